@@ -1,0 +1,90 @@
+"""The seam between tasks and models: three methods on lists of values.
+
+The engine knows nothing about tasks, and tasks know nothing about tensors. A model is anything with the three
+methods of `LM`; what is richer than the protocol asks for (`Loglikelihood.truncated`, `Generation`) is used
+where it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from typing import Literal
+from typing import NamedTuple
+from typing import Protocol
+from typing import runtime_checkable
+
+from pytest_llmeval._task import NOTHING
+
+
+FinishReason = Literal["stop", "eos", "length"]
+
+
+class Loglikelihood(NamedTuple):
+    """Answer to a loglikelihood request.
+
+    `logprob`: natural log of P(continuation | context), summed over tokens in float32 or better.
+    `is_greedy`: every token of the continuation is the most likely one.
+    `truncated`: the context lost its left end to fit the model's window.
+    """
+
+    logprob: float
+    is_greedy: bool
+    truncated: bool = False
+
+
+class Generation(str):
+    """A generated text, without its stop string; `finish_reason` says what ended it."""
+
+    finish_reason: FinishReason
+    truncated: bool
+
+    def __new__(cls, text: str, finish_reason: FinishReason = "stop", truncated: bool = False) -> Generation:
+        self = super().__new__(cls, text)
+        self.finish_reason = finish_reason
+        self.truncated = truncated
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationKwargs:
+    """How to continue a text.
+
+    `until`: stop strings; the text ends before the first that occurs. `max_gen_toks`: most new tokens.
+    `temperature` is used only with `do_sample`. `seed` and `repeat` tell the samples of one prompt apart:
+    equal values give equal texts. `extra` holds every other key of the task's `generation_kwargs`, for the backend.
+    """
+
+    until: tuple[str, ...] = ()
+    max_gen_toks: int = 256
+    do_sample: bool = False
+    temperature: float = 0.0
+    top_p: float | None = None
+    top_k: int | None = None
+    seed: int = 0
+    repeat: int = 0
+    extra: Mapping[str, Any] = NOTHING
+
+
+@runtime_checkable
+class LM(Protocol):
+    """A language model. Answers come in the order of the requests.
+
+    Optional members, used where present: `fingerprint: str`, `max_length: int`, `name: str`,
+    `apply_chat_template(messages, add_generation_prompt) -> str`, `prepare()`, `close()`, and
+    `on_progress: Callable[[int, int], None] | None` (settable), called with requests done and asked for.
+    """
+
+    def loglikelihood(self, requests: Sequence[tuple[str, str]]) -> Sequence[tuple[float, bool]]:
+        """log P(continuation | context) and whether greedy decoding would write it, for each pair."""
+        ...
+
+    def loglikelihood_rolling(self, requests: Sequence[str]) -> Sequence[float]:
+        """log P(text) of each whole text, every token predicted exactly once."""
+        ...
+
+    def generate_until(self, requests: Sequence[tuple[str, GenerationKwargs]]) -> Sequence[str]:
+        """A continuation of each context, which ends before the first stop string."""
+        ...

@@ -1,0 +1,61 @@
+"""What can go wrong through no fault of this package.
+
+    LLMEvalError                 base of all: one message that names place, value and mend
+    |-- TaskFileError            a task or group YAML cannot be read as what it claims to be
+    |-- DataError                a data set, split or doc cannot be had or used
+    |-- TemplateError            a template cannot be rendered from the doc it is given
+    |-- ModelError               a model cannot be loaded, or cannot serve a request
+    |-- SettingError             an option or ini value is wrong (a usage error, exit code 4)
+    `-- SandboxError             generated code cannot be run safely on this machine
+
+Users never see a traceback for these: items fail with the message, options end in a usage error.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class LLMEvalError(Exception):
+    """Base class. ``str(error)`` is a complete message: place, what is wrong, and the mend.
+
+    ::
+
+        try:
+            registry.load(path)
+        except LLMEvalError as error:
+            print(error)
+    """
+
+
+class TaskFileError(LLMEvalError):
+    """A task file is wrong; the message starts with ``file:line: key:`` as far as these are known."""
+
+    def __init__(
+        self, path: Path | str, message: str, *, line: int | None = None, key: str | None = None
+    ) -> None:
+        place = str(path) if line is None else f"{path}:{line}"
+        super().__init__(f"{place}: {message}" if key is None else f"{place}: {key}: {message}")
+        self.path = Path(path)
+        self.line = line
+        self.key = key
+
+
+class DataError(LLMEvalError):
+    """A data set, one of its splits, or one of its docs is missing or unusable."""
+
+
+class TemplateError(LLMEvalError):
+    """A template failed on a doc; the message names task, key, field and doc."""
+
+
+class ModelError(LLMEvalError):
+    """A model cannot be loaded, or cannot answer a request."""
+
+
+class SettingError(LLMEvalError):
+    """An option, ini value or environment variable has an unusable value."""
+
+
+class SandboxError(LLMEvalError):
+    """Generated code was to be run, and this machine or this session does not allow it safely."""

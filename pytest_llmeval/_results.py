@@ -1,0 +1,125 @@
+"""What is known after a doc was answered, and after all docs of a task were.
+
+These are plain values: they cross process borders (xdist) and end up in reports, so they hold str, int, float,
+bool, None, lists and dicts only, never a numpy or torch scalar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from typing import TypeAlias
+
+
+#: What a metric keeps of one doc until aggregation: a number, or a list such as [gold, pred] or [ll, words].
+Item: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True)
+class DocResult:
+    """One evaluated doc.
+
+    `scores[filter][metric]` is the doc's item for that metric. `correct` is the judgement shown as the item's
+    outcome: the first 0/1 metric of the first filter, None if the task has none. `nonfinite` says that a NaN
+    came from the model (such a doc is never right and no gate passes over it); `truncated` counts requests
+    whose context lost its left end; `cut_off` counts generations that ended by length. `sample` holds what
+    `--llmeval-output` writes, only if asked for. `error` is set when the doc could not be evaluated; it then
+    has no scores.
+    """
+
+    doc: int
+    scores: Mapping[str, Mapping[str, Item]]
+    correct: bool | None = None
+    nonfinite: bool = False
+    truncated: int = 0
+    cut_off: int = 0
+    sample: Mapping[str, Any] | None = None
+    error: str | None = None
+
+    def to_list(self) -> list[Any]:
+        scores = {name: dict(metrics) for name, metrics in self.scores.items()}
+        sample = None if self.sample is None else dict(self.sample)
+        return [
+            self.doc,
+            scores,
+            self.correct,
+            self.nonfinite,
+            self.truncated,
+            self.cut_off,
+            sample,
+            self.error,
+        ]
+
+    @classmethod
+    def from_list(cls, values: Sequence[Any]) -> DocResult:
+        return cls(*values)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricValue:
+    """An aggregated metric. `stderr` is None where it is not defined (one doc, or no formula): shown as N/A."""
+
+    metric: str
+    filter: str
+    value: float
+    stderr: float | None
+    higher_is_better: bool | None
+    n: int
+
+    @property
+    def key(self) -> str:
+        """The peer's key, e.g. ``acc,none``."""
+        return f"{self.metric},{self.filter}"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A task's or group's numbers over `n` docs of `n_total`.
+
+    `tasks` are the names of the leaf tasks a group rests on (empty for a task). `incomplete` names, for a gate
+    that must not pass over missing data, what is missing. `notes` are sentences for the reader, e.g. that some
+    contexts were truncated or that a metric is missing in some tasks of a group.
+    """
+
+    name: str
+    display_name: str
+    version: str | int | float | None
+    num_fewshot: int | None
+    n: int
+    n_total: int
+    values: tuple[MetricValue, ...]
+    tasks: tuple[str, ...] = ()
+    nonfinite: int = 0
+    errors: int = 0
+    truncated: int = 0
+    cut_off: int = 0
+    notes: tuple[str, ...] = ()
+
+    def find(self, metric: str, filter_name: str | None = None) -> tuple[MetricValue, ...]:
+        """All values of a metric, or the one of a filter."""
+        return tuple(
+            v for v in self.values if v.metric == metric and (filter_name is None or v.filter == filter_name)
+        )
+
+
+class Ledger:
+    """Every result this process knows, by (variant, task, doc). A variant is the id of one model."""
+
+    def __init__(self) -> None:
+        self._results: dict[tuple[str, str], dict[int, DocResult]] = {}
+
+    def add(self, variant: str, task: str, results: Iterable[DocResult]) -> None:
+        known = self._results.setdefault((variant, task), {})
+        for result in results:
+            known[result.doc] = result
+
+    def of(self, variant: str, task: str) -> Mapping[int, DocResult]:
+        """The results of one task so far, by doc index."""
+        return self._results.get((variant, task), {})
+
+    def keys(self) -> list[tuple[str, str]]:
+        """(variant, task) in the order in which their first results came."""
+        return list(self._results)

@@ -1,0 +1,38 @@
+"""What the user asked for in this run, as one frozen value that every room may read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_llmeval._task import NOTHING
+
+
+#: The peer's default seed for few-shot draws (lm_eval --seed 0,1234,1234,1234).
+FEWSHOT_SEED = 1234
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of a run.
+
+    `limit`: a count (int), or a share of each task's docs (float below 1). `sample_seed`: with a limit,
+    draw that many docs at random by this seed instead of the first ones. `num_fewshot` None: the task's own.
+    `gen_kwargs` override a task's `generation_kwargs` key by key.
+    """
+
+    data_dir: Path | None = None
+    limit: int | float | None = None
+    sample_seed: int | None = None
+    num_fewshot: int | None = None
+    fewshot_seed: int = FEWSHOT_SEED
+    chat_template: bool = False
+    fewshot_multiturn: bool = False
+    system: str | None = None
+    gen_kwargs: Mapping[str, Any] = NOTHING
+    allow_code: bool = False
+    strict: bool = False
+    bootstrap_iters: int = 1000
+    keep_samples: bool = False

@@ -1,0 +1,195 @@
+"""The frozen values of a task: what a task YAML means once it has been read.
+
+Everything is decided before a value gets here: `_taskfile` turns YAML into these, or raises. Nothing in
+this module does any IO. The format is that of EleutherAI's lm-evaluation-harness (docs/new_task_guide.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+from typing import Literal
+from typing import TypeAlias
+
+
+OutputType: TypeAlias = Literal["loglikelihood", "loglikelihood_rolling", "multiple_choice", "generate_until"]
+
+#: The raw columns of one data set row, after `process_docs`.
+DocData: TypeAlias = Mapping[str, Any]
+
+#: The value of a `!function` tag.
+DocFunction: TypeAlias = Callable[..., Any]
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """How a value is had from a doc, exactly one of:
+
+    ``text``: the name of a column if the doc has one of that name, else a Jinja template;
+    ``choices``: texts that are the same for every doc, as written in the YAML;
+    ``index``: a constant number (a choice index);
+    ``function``: a ``!function``, called with the doc.
+
+    `key` and `line` are the YAML key and its 1-based line, for messages.
+    """
+
+    key: str
+    text: str | None = None
+    choices: tuple[str, ...] | None = None
+    index: int | None = None
+    function: DocFunction | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FewshotSpec:
+    """Where the examples before a doc come from, and how they are written (`fewshot_config`).
+
+    Fields that are None are those of the task itself. `split` is the configured one (`fewshot_split` or
+    `fewshot_config.split`); None means the rule of the format: training, else validation, else test.
+    `samples` are examples written in the YAML, or a function that returns them.
+    """
+
+    sampler: Literal["default", "first_n"] = "default"
+    split: str | None = None
+    samples: tuple[DocData, ...] | DocFunction | None = None
+    indices: tuple[int, ...] | None = None
+    process_docs: DocFunction | None = None
+    doc_to_text: Field | None = None
+    doc_to_choice: Field | None = None
+    doc_to_target: Field | None = None
+    gen_prefix: Field | None = None
+    fewshot_delimiter: str | None = None
+    target_delimiter: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSpec:
+    """One entry of `metric_list`. `function` is set for a ``!function`` metric, `name` is then its name.
+
+    `aggregation` is a name, a ``!function``, or None for the metric's own; likewise `higher_is_better`.
+    """
+
+    name: str
+    function: DocFunction | None = None
+    aggregation: str | DocFunction | None = None
+    higher_is_better: bool | None = None
+    options: Mapping[str, Any] = NOTHING
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FilterStep:
+    """One function of a filter pipeline with its arguments; `function` is set for ``!function``/custom."""
+
+    name: str
+    options: Mapping[str, Any] = NOTHING
+    function: DocFunction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FilterSpec:
+    """One entry of `filter_list`: a named pipeline over all responses of a doc."""
+
+    name: str
+    steps: tuple[FilterStep, ...]
+
+
+#: The pipeline of a task that names none: the first response counts.
+TAKE_FIRST = FilterSpec("none", (FilterStep("take_first"),))
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One benchmark. Field names are the YAML keys; `path` and `lines` say where they were written.
+
+    `gates` holds the entries of ``metadata: {gates: [...]}`` as written (text or mapping) with their line.
+    `config` is the resolved YAML as plain data, for reports and hashes (functions by their source).
+    `evaluated_split` is `test_split`, else `validation_split`.
+    """
+
+    name: str
+    path: Path
+    output_type: OutputType
+    doc_to_text: Field | None
+    doc_to_target: Field | None
+    alias: str | None = None
+    tags: tuple[str, ...] = ()
+    dataset_path: str | None = None
+    dataset_name: str | None = None
+    dataset_kwargs: Mapping[str, Any] = NOTHING
+    custom_dataset: DocFunction | None = None
+    training_split: str | None = None
+    validation_split: str | None = None
+    test_split: str | None = None
+    process_docs: DocFunction | None = None
+    doc_to_choice: Field | None = None
+    process_results: DocFunction | None = None
+    description: Field | None = None
+    gen_prefix: Field | None = None
+    fewshot: FewshotSpec = FewshotSpec()
+    num_fewshot: int | None = None
+    fewshot_delimiter: str = "\n\n"
+    target_delimiter: str = " "
+    generation_kwargs: Mapping[str, Any] = NOTHING
+    filters: tuple[FilterSpec, ...] = (TAKE_FIRST,)
+    repeats: int = 1
+    metrics: tuple[MetricSpec, ...] = ()
+    unsafe_code: bool = False
+    version: str | int | float | None = None
+    metadata: Mapping[str, Any] = NOTHING
+    gates: tuple[tuple[str | Mapping[str, Any], int], ...] = ()
+    config: Mapping[str, Any] = NOTHING
+    lines: Mapping[str, int] = field(default=NOTHING, repr=False)
+
+    @property
+    def evaluated_split(self) -> str | None:
+        return self.test_split or self.validation_split
+
+    @property
+    def display_name(self) -> str:
+        return self.alias or self.name
+
+    def line_of(self, key: str) -> int:
+        """The 1-based line of a key, or 1 where the key was inherited from another file."""
+        return self.lines.get(key, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetric:
+    """One entry of `aggregate_metric_list`. `filters` None means: every filter that the tasks have."""
+
+    metric: str
+    filters: tuple[str, ...] | None = None
+    weight_by_size: bool = True
+    aggregation: DocFunction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Several tasks reported together. `members` are names of tasks, groups or tags, or inline values."""
+
+    name: str
+    path: Path
+    members: Sequence[str | Task | Group]
+    alias: str | None = None
+    metrics: tuple[GroupMetric, ...] = ()
+    version: str | int | float | None = None
+    metadata: Mapping[str, Any] = NOTHING
+    gates: tuple[tuple[str | Mapping[str, Any], int], ...] = ()
+    lines: Mapping[str, int] = field(default=NOTHING, repr=False)
+
+    @property
+    def display_name(self) -> str:
+        return self.alias or self.name
+
+    def line_of(self, key: str) -> int:
+        return self.lines.get(key, 1)
