@@ -31,9 +31,7 @@ class LLMEvalError(Exception):
 class TaskFileError(LLMEvalError):
     """A task file is wrong; the message starts with ``file:line: key:`` as far as these are known."""
 
-    def __init__(
-        self, path: Path | str, message: str, *, line: int | None = None, key: str | None = None
-    ) -> None:
+    def __init__(self, path: Path | str, message: str, *, line: int | None = None, key: str | None = None) -> None:
         place = str(path) if line is None else f"{path}:{line}"
         super().__init__(f"{place}: {message}" if key is None else f"{place}: {key}: {message}")
         self.path = Path(path)

@@ -79,9 +79,8 @@ class MetricValue:
 class Summary:
     """A task's or group's numbers over `n` docs of `n_total`.
 
-    `tasks` are the names of the leaf tasks a group rests on (empty for a task). `incomplete` names, for a gate
-    that must not pass over missing data, what is missing. `notes` are sentences for the reader, e.g. that some
-    contexts were truncated or that a metric is missing in some tasks of a group.
+    `tasks` are the names of the leaf tasks a group rests on (empty for a task). `notes` are sentences for the
+    reader, e.g. that some contexts were truncated or that a metric is missing in some tasks of a group.
     """
 
     name: str
@@ -100,9 +99,7 @@ class Summary:
 
     def find(self, metric: str, filter_name: str | None = None) -> tuple[MetricValue, ...]:
         """All values of a metric, or the one of a filter."""
-        return tuple(
-            v for v in self.values if v.metric == metric and (filter_name is None or v.filter == filter_name)
-        )
+        return tuple(v for v in self.values if v.metric == metric and (filter_name is None or v.filter == filter_name))
 
 
 class Ledger:
