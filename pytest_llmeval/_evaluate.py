@@ -1,0 +1,300 @@
+"""The whole way from a task to its numbers, without pytest.
+
+An `Evaluation` opens each task once, has a model answer the docs that are asked for and not yet known, wave by
+wave, and sums up. The plugin's rooms only decide which docs are asked for, and show what came out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_llmeval import _sandbox
+from pytest_llmeval._aggregate import summarize_group
+from pytest_llmeval._aggregate import summarize_task
+from pytest_llmeval._docs import DataSource
+from pytest_llmeval._docs import open_docs
+from pytest_llmeval._docs import select
+from pytest_llmeval._engine import LM
+from pytest_llmeval._errors import LLMEvalError
+from pytest_llmeval._errors import ModelError
+from pytest_llmeval._errors import SandboxError
+from pytest_llmeval._fewshot import Shots
+from pytest_llmeval._instances import ChatTemplate
+from pytest_llmeval._instances import Instance
+from pytest_llmeval._instances import RenderedDoc
+from pytest_llmeval._instances import instances_for
+from pytest_llmeval._instances import render_doc
+from pytest_llmeval._registry import Registry
+from pytest_llmeval._results import DocResult
+from pytest_llmeval._results import Ledger
+from pytest_llmeval._results import Summary
+from pytest_llmeval._scores import score_doc
+from pytest_llmeval._settings import Settings
+from pytest_llmeval._task import Group
+from pytest_llmeval._task import Task
+
+
+#: Called as (answered, asked for) while docs are being answered.
+Progress = Callable[[int, int], None]
+
+#: Docs in the first wave of a session, the most in any, and the seconds that a wave aims at: short enough for
+#: smooth progress and -x, long enough for the engine to sort and share prefixes.
+FIRST_WAVE, LARGEST_WAVE, WAVE_SECONDS = 32, 2048, 4.0
+
+
+class OpenTask:
+    """One task with its data open: which docs this run asks for, and what is sent to a model for each."""
+
+    def __init__(self, task: Task, settings: Settings, source: DataSource) -> None:
+        self.task = task
+        self.settings = settings
+        self.docs = open_docs(task, settings, source)
+        self.asked: Sequence[int] = select(len(self.docs), settings)
+        self._shots = Shots(task, self.docs, settings)
+
+    @property
+    def num_fewshot(self) -> int:
+        return _num_fewshot(self.task, self.settings)
+
+    def render(self, index: int) -> RenderedDoc:
+        return render_doc(self.task, index, self.docs[index])
+
+    def instances(self, doc: RenderedDoc, chat: ChatTemplate | None) -> tuple[Instance, ...]:
+        return instances_for(self.task, doc, self._shots.for_doc(doc.index), self.settings, chat)
+
+
+class Evaluation:
+    """Everything that one run evaluates, for any number of models (variants)."""
+
+    def __init__(self, settings: Settings, registry: Registry) -> None:
+        self.settings = settings
+        self.registry = registry
+        self.ledger = Ledger()
+        #: Task name -> (docs asked for, docs of the data set), of every task opened here or in a worker.
+        self.sizes: dict[str, tuple[int, int]] = {}
+        self._source = DataSource()
+        self._open: dict[str, OpenTask] = {}
+        self._wave = FIRST_WAVE
+        self._summaries: dict[tuple[str, str], tuple[int, Summary]] = {}
+
+    def open(self, task: Task) -> OpenTask:
+        """The task with its data. Raises DataError if these cannot be had."""
+        if task.name not in self._open:
+            self._open[task.name] = opened = OpenTask(task, self.settings, self._source)
+            self.sizes[task.name] = (len(opened.asked), len(opened.docs))
+        return self._open[task.name]
+
+    def score(
+        self, lm: LM, variant: str, task: Task, indices: Iterable[int], progress: Progress | None = None
+    ) -> None:
+        """Have those of the docs answered that are not in the ledger yet."""
+        opened, known = self.open(task), self.ledger.of(variant, task.name)
+        missing = [index for index in indices if index not in known]
+        done = 0
+        while done < len(missing):
+            wave = missing[done : done + self._wave]
+            self.ledger.add(variant, task.name, self._timed_wave(opened, lm, wave, done, len(missing), progress))
+            done += len(wave)
+            if progress:
+                progress(done, len(missing))
+
+    def wave_size(self) -> int:
+        """How many docs the next wave should hold, judged by how long the last ones took."""
+        return self._wave
+
+    def _timed_wave(
+        self, opened: OpenTask, lm: LM, wave: list[int], done: int, total: int, progress: Progress | None
+    ) -> list[DocResult]:
+        started = time.perf_counter()
+        with _watched(lm, progress, done, len(wave), total):
+            results = answer(opened, lm, wave)
+        seconds = max(time.perf_counter() - started, 1e-6)
+        # Only a full wave tells how fast docs are; grow at most fourfold, one odd wave must not decide alone.
+        if len(wave) == self._wave:
+            fitting = int(len(wave) * WAVE_SECONDS / seconds)
+            self._wave = max(1, min(fitting, self._wave * 4, LARGEST_WAVE))
+        return results
+
+    def missing(self, variant: str, tasks: Iterable[Task]) -> str | None:
+        """What keeps a verdict on these tasks from being complete, in words; None if nothing does."""
+        short = []
+        for task in tasks:
+            asked = self.sizes.get(task.name, (0, 0))[0]
+            have = len(self.ledger.of(variant, task.name))
+            if have < asked or not asked:
+                short.append(f"{task.name}: {have} of {asked} docs have a result")
+        return f"incomplete: {', '.join(short)}" if short else None
+
+    def summary(self, variant: str, task: Task) -> Summary:
+        """The task's numbers over the docs known so far."""
+        results = self.ledger.of(variant, task.name)
+        cached = self._summaries.get((variant, task.name))
+        if cached is None or cached[0] != len(results):
+            summary = summarize_task(
+                task,
+                [results[index] for index in sorted(results)],
+                n_total=self.sizes.get(task.name, (0, len(results)))[1],
+                num_fewshot=_num_fewshot(task, self.settings),
+                bootstrap_iters=self.settings.bootstrap_iters,
+            )
+            self._summaries[variant, task.name] = cached = (len(results), summary)
+        return cached[1]
+
+    def group_summary(self, variant: str, group: Group) -> Summary:
+        """The group's numbers over its leaf tasks that have results."""
+        leaves = self.registry.leaves(group)
+        return summarize_group(group, [(task, self.summary(variant, task)) for task in leaves])
+
+
+def answer(opened: OpenTask, lm: LM, indices: Sequence[int]) -> list[DocResult]:
+    """Docs to results through one model: render, ask, score. A doc that cannot be had is an error of its own."""
+    chat = _chat_of(lm) if opened.settings.chat_template else None
+    results: dict[int, DocResult] = {}
+    asked: dict[int, tuple[RenderedDoc, tuple[Instance, ...]]] = {}
+    for index in indices:
+        try:
+            doc = opened.render(index)
+            if doc.problem:
+                raise LLMEvalError(doc.problem)
+            asked[index] = (doc, opened.instances(doc, chat))
+        except LLMEvalError as error:
+            results[index] = DocResult(index, {}, error=str(error))
+    for index, (responses, error) in _ask(lm, {i: instances for i, (_, instances) in asked.items()}).items():
+        doc, instances = asked[index]
+        if error is not None:
+            results[index] = DocResult(index, {}, error=error)
+        else:
+            results[index] = _score(opened, doc, instances, responses)
+    return [results[index] for index in indices]
+
+
+def _score(
+    opened: OpenTask, doc: RenderedDoc, instances: Sequence[Instance], responses: Sequence[Any]
+) -> DocResult:
+    grouped: dict[int, list[Any]] = {}
+    for instance, response in zip(instances, responses, strict=True):
+        grouped.setdefault(instance.index, []).append(response)
+    runner = _code_runner(opened) if opened.task.unsafe_code else None
+    result = score_doc(opened.task, doc.index, doc, list(grouped.values()), code_runner=runner)
+    if opened.settings.keep_samples and result.sample is not None:
+        first = [instance for instance in instances if instance.repeat == 0]
+        sample = {**result.sample, "arguments": [_plain_arguments(instance) for instance in first]}
+        result = DocResult.from_list([*result.to_list()[:6], sample, result.error])
+    return result
+
+
+def _ask(lm: LM, asked: Mapping[int, Sequence[Instance]]) -> dict[int, tuple[list[Any], str | None]]:
+    """All requests of some docs in one call per method; doc -> (responses, None) or ([], why not).
+
+    A model that refuses one request (a continuation longer than its window, say) refuses the whole call: the
+    docs are then asked one by one, and only those that are refused alone are lost.
+    """
+    flat = [(doc, instance) for doc, instances in asked.items() for instance in instances]
+    try:
+        responses = _call(lm, [instance for _, instance in flat])
+    except LLMEvalError as error:
+        if len(asked) == 1:
+            return {next(iter(asked)): ([], str(error))}
+        return {doc: _ask(lm, {doc: instances})[doc] for doc, instances in asked.items()}
+    answers: dict[int, tuple[list[Any], str | None]] = {doc: ([], None) for doc in asked}
+    for (doc, _), response in zip(flat, responses, strict=True):
+        answers[doc][0].append(response)
+    return answers
+
+
+def _call(lm: LM, instances: Sequence[Instance]) -> list[Any]:
+    """One call per method of the model; responses in the order of the instances."""
+    responses: list[Any] = [None] * len(instances)
+    for kind in ("loglikelihood", "loglikelihood_rolling", "generate_until"):
+        places = [i for i, instance in enumerate(instances) if instance.kind == kind]
+        if not places:
+            continue
+        requests = [instances[i].arguments for i in places]
+        method = getattr(lm, kind)
+        answers = list(method([text for (text,) in requests] if kind == "loglikelihood_rolling" else requests))
+        if len(answers) != len(places):
+            raise ModelError(f"{type(lm).__name__}.{kind} gave {len(answers)} answers to {len(places)} requests")
+        for place, response in zip(places, answers, strict=True):
+            responses[place] = response
+    return responses
+
+
+class _watched:
+    """Lets a model that reports its own progress do so in docs: (docs before + share of this wave, all docs)."""
+
+    def __init__(self, lm: LM, progress: Progress | None, done: int, size: int, total: int) -> None:
+        self._lm: Any = lm
+        self._on = progress is not None and hasattr(lm, "on_progress")
+        self._report = lambda part, whole: progress and progress(done + size * part // max(whole, 1), total)
+
+    def __enter__(self) -> None:
+        if self._on:
+            self._lm.on_progress = self._report
+
+    def __exit__(self, *exc: object) -> None:
+        if self._on:
+            self._lm.on_progress = None
+
+
+def _num_fewshot(task: Task, settings: Settings) -> int:
+    return (task.num_fewshot or 0) if settings.num_fewshot is None else settings.num_fewshot
+
+
+def _chat_of(lm: LM) -> ChatTemplate:
+    template = getattr(lm, "apply_chat_template", None)
+    if template is None:
+        raise ModelError(
+            f"--llmeval-chat-template: {type(lm).__name__} has no method apply_chat_template(messages, "
+            "add_generation_prompt); give it one, or leave the option away"
+        )
+    chat: ChatTemplate = template
+    return chat
+
+
+def _code_runner(opened: OpenTask) -> Callable[[str], Any]:
+    if not opened.settings.allow_code:
+        raise SandboxError(
+            f"{opened.task.path}: task {opened.task.name!r} runs code that the model writes; allow it with "
+            "--llmeval-allow-code (it then runs sandboxed)"
+        )
+    reason = _sandbox.available()
+    if reason is not None:
+        raise SandboxError(f"{opened.task.path}: task {opened.task.name!r} needs a sandbox: {reason}")
+    return _sandbox.run_code
+
+
+def _plain_arguments(instance: Instance) -> list[Any]:
+    if instance.kind != "generate_until":
+        return list(instance.arguments)
+    context, kwargs = instance.arguments
+    settings = {"until": list(kwargs.until), "max_gen_toks": kwargs.max_gen_toks, "do_sample": kwargs.do_sample}
+    return [context, {**settings, "temperature": kwargs.temperature, **dict(kwargs.extra)}]
+
+
+def evaluate(paths: Iterable[str | Path], lm: LM, settings: Settings | None = None) -> dict[str, Summary]:
+    """Evaluate task or group files with a model and return the summaries by task and group name.
+
+    ::
+
+        summaries = evaluate(["benchmarks/arc_easy.yaml"], my_model, Settings(limit=100))
+        print(summaries["arc_easy"].find("acc")[0].value)
+
+    Raises the errors of `pytest_llmeval.LLMEvalError` for files, data and models that cannot be used.
+    """
+    evaluation = Evaluation(settings or Settings(), Registry())
+    summaries: dict[str, Summary] = {}
+    for path in paths:
+        found = evaluation.registry.load(Path(path).resolve())
+        tasks = (found,) if isinstance(found, Task) else evaluation.registry.leaves(found)
+        for task in tasks:
+            evaluation.score(lm, "", task, evaluation.open(task).asked)
+            summaries[task.name] = evaluation.summary("", task)
+        if isinstance(found, Group):
+            summaries[found.name] = evaluation.group_summary("", found)
+    return summaries

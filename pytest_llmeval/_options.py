@@ -1,0 +1,281 @@
+"""The command line and its ini twins, turned into `Settings` and model choices before anything is collected.
+
+Every option ``--llmeval-x`` has an ini key ``llmeval_x``; the command line wins. Options keep plain values
+because xdist copies them to its workers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from pathlib import PurePath
+from typing import Any
+
+import pytest
+
+from pytest_llmeval._errors import SettingError
+from pytest_llmeval._settings import FEWSHOT_SEED
+from pytest_llmeval._settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option and its ini twin: `ini` is the ini type, `flag` the keywords of `addoption`."""
+
+    name: str
+    help: str
+    ini: str
+    flag: Mapping[str, Any]
+
+    @property
+    def dest(self) -> str:
+        return "llmeval_" + self.name.replace("-", "_")
+
+
+def _text(name: str, metavar: str, help: str) -> Option:
+    return Option(name, help, "string", {"metavar": metavar})
+
+
+def _texts(name: str, metavar: str, help: str) -> Option:
+    return Option(name, help, "linelist", {"metavar": metavar, "action": "append"})
+
+
+def _switch(name: str, help: str) -> Option:
+    return Option(name, help, "bool", {"action": "store_true"})
+
+
+OPTIONS = (
+    _texts(
+        "model", "SPEC", "folder, hub id, .gguf file or scheme:rest, optionally NAME=SPEC; repeat for several models"
+    ),
+    _text("model-args", "K=V,...", "dtype, device, revision, max_length, attn_implementation, ... for the model"),
+    _text("data", "DIR", "local mirror: DIR/<dataset_path> is used before the hub (env LLMEVAL_DATA)"),
+    _text("limit", "N|0.x", "the first N docs, or that share, of each task"),
+    _text("sample", "random:SEED", "with a limit: a seeded random subset instead of the first docs"),
+    _text("fewshot", "N", "number of few-shot examples instead of the task's own"),
+    _text("fewshot-seed", "S", f"seed of the few-shot draws (default {FEWSHOT_SEED})"),
+    _switch("chat-template", "write prompts with the model's chat template"),
+    _switch("fewshot-multiturn", "with a chat template: each few-shot example is a turn of its own"),
+    _text("system", "TEXT", "system instruction"),
+    _text("gen-kwargs", "K=V,...", "override generation settings: temperature, max_gen_toks, until, ..."),
+    _text("output", "DIR", "write results and samples in lm-evaluation-harness's file format"),
+    _texts("fail-on", "GATE", "a further gate, e.g. 'mmlu.acc >= 0.25'; repeat for several"),
+    Option(
+        "wrong",
+        "how a wrong answer is recorded: pass (own category, default), xfail or fail",
+        "string",
+        {"choices": ("pass", "xfail", "fail")},
+    ),
+    _switch("allow-code", "let tasks marked unsafe_code run generated code, sandboxed"),
+    _switch("strict", "warnings about task files become errors"),
+    _switch("lint", "check task files without data or model: one item per file"),
+    _switch("show", "print the rendered prompts of the selected docs, run nothing"),
+    _switch("list", "list tasks, groups and tags found, run nothing"),
+)
+
+#: Settings that make no sense for a single run, hence only as ini keys: (name, help, type, default).
+INI_ONLY = (
+    ("llmeval_files", "globs of task files that a bare pytest collects", "args", ["benchmarks/**"]),
+    ("llmeval_gates", "gates for tasks that carry none, one a line: 'mmlu.acc >= 0.25'", "linelist", []),
+    ("llmeval_missing_data", "what a task without its data does: fail or skip", "string", "fail"),
+    ("llmeval_inconclusive", "what an inconclusive gate does: pass or fail", "string", "pass"),
+    ("llmeval_bootstrap_iters", "draws for bootstrapped standard errors", "string", "1000"),
+)
+
+
+def add_options(parser: pytest.Parser) -> None:
+    group = parser.getgroup("llmeval", "language-model evaluation")
+    for option in OPTIONS:
+        group.addoption(f"--llmeval-{option.name}", dest=option.dest, default=None, help=option.help, **option.flag)
+        parser.addini(option.dest, f"{option.help} (as --llmeval-{option.name})", type=option.ini, default=None)  # type: ignore[arg-type]
+    for name, help_text, kind, default in INI_ONLY:
+        parser.addini(name, help_text, type=kind, default=default)  # type: ignore[arg-type]
+
+
+def value_of(config: pytest.Config, name: str) -> Any:
+    """The option's value: the command line's, else the ini file's, else None (or False for a switch)."""
+    dest = "llmeval_" + name.replace("-", "_")
+    value = config.getoption(dest)
+    return config.getini(dest) if value is None else value
+
+
+def origin_of(config: pytest.Config, name: str) -> str:
+    """What to call the setting in a message: the option if it was given, else the ini key."""
+    dest = "llmeval_" + name.replace("-", "_")
+    return f"--llmeval-{name}" if config.getoption(dest) is not None else f"ini {dest}"
+
+
+def read_settings(config: pytest.Config) -> Settings:
+    """All settings of the run, checked.
+
+    Raises SettingError with the option's name, its value and the mend.
+    """
+    reader = _Reader(config)
+    sample = reader.text("sample")
+    limit = reader.limit()
+    if sample is not None and limit is None:
+        raise SettingError(f"{origin_of(config, 'sample')}: {sample!r} needs --llmeval-limit to say how many docs")
+    return Settings(
+        data_dir=reader.folder("data", os.environ.get("LLMEVAL_DATA")),
+        limit=limit,
+        sample_seed=None if sample is None else reader.sample_seed(sample),
+        num_fewshot=reader.integer("fewshot", minimum=0),
+        fewshot_seed=reader.integer("fewshot-seed", minimum=0, default=FEWSHOT_SEED) or 0,
+        chat_template=bool(value_of(config, "chat-template")),
+        fewshot_multiturn=bool(value_of(config, "fewshot-multiturn")),
+        system=reader.text("system"),
+        gen_kwargs=reader.pairs("gen-kwargs"),
+        allow_code=bool(value_of(config, "allow-code")),
+        strict=bool(value_of(config, "strict")),
+        bootstrap_iters=reader.bootstrap_iters(),
+        keep_samples=value_of(config, "output") is not None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads one setting after the other, each with its own checks."""
+
+    config: pytest.Config
+
+    def text(self, name: str) -> str | None:
+        value = value_of(self.config, name)
+        return None if value is None or value == "" else str(value)
+
+    def fail(self, name: str, value: object, expected: str) -> SettingError:
+        return SettingError(f"{origin_of(self.config, name)}: expected {expected}, got {value!r}")
+
+    def integer(self, name: str, *, minimum: int, default: int | None = None) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return default
+        if not (text.isascii() and text.isdigit()) or int(text) < minimum:
+            raise self.fail(name, text, f"a whole number from {minimum}")
+        return int(text)
+
+    def limit(self) -> int | float | None:
+        text = self.text("limit")
+        if text is None:
+            return None
+        try:
+            number = float(text)
+        except ValueError:
+            number = -1.0
+        if not 0 < number < float("inf") or (number >= 1 and number != int(number)):
+            raise self.fail("limit", text, "a number of docs (10) or a share below 1 (0.1)")
+        return int(number) if number >= 1 else number
+
+    def sample_seed(self, text: str) -> int:
+        kind, colon, seed = text.partition(":")
+        if kind != "random" or not colon or not (seed.isascii() and seed.isdigit()):
+            raise self.fail("sample", text, "random:SEED with a whole number, e.g. random:7")
+        return int(seed)
+
+    def folder(self, name: str, fallback: str | None) -> Path | None:
+        text = self.text(name)
+        origin = origin_of(self.config, name) if text else "environment variable LLMEVAL_DATA"
+        text = text or fallback
+        if not text:
+            return None
+        folder = self.config.invocation_params.dir / Path(text).expanduser()
+        if not folder.is_dir():
+            raise SettingError(f"{origin}: expected a folder, got {text!r}, which does not exist or is no folder")
+        return folder.resolve()
+
+    def pairs(self, name: str) -> Mapping[str, str]:
+        text = self.text(name)
+        return {} if text is None else parse_pairs(text, origin_of(self.config, name))
+
+    def bootstrap_iters(self) -> int:
+        text = str(self.config.getini("llmeval_bootstrap_iters"))
+        if not (text.isascii() and text.isdigit()):
+            raise SettingError(f"ini llmeval_bootstrap_iters: expected a whole number, got {text!r}")
+        return int(text)
+
+
+def parse_pairs(text: str, origin: str) -> dict[str, str]:
+    """``a=1,b=x`` as texts; commas inside brackets or quotes do not split. Raises SettingError."""
+    pairs: dict[str, str] = {}
+    for part in _split_outside_brackets(text):
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip():
+            raise SettingError(f"{origin}: expected key=value pairs joined by commas, got {part!r}")
+        if key.strip() in pairs:
+            raise SettingError(f"{origin}: {key.strip()!r} is given twice")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def _split_outside_brackets(text: str) -> list[str]:
+    parts, depth, quote, start = [], 0, "", 0
+    for position, char in enumerate(text):
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        elif char in "[({":
+            depth += 1
+        elif char in "])}":
+            depth -= 1
+        elif char == "," and depth == 0:
+            parts.append(text[start:position])
+            start = position + 1
+    return [part for part in (*parts, text[start:]) if part.strip()]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """One model of the session: how it is called in ids and reports, and what to load."""
+
+    name: str
+    spec: str
+
+
+def read_models(config: pytest.Config) -> tuple[ModelChoice, ...]:
+    """The models named by option or ini, with names that tell them apart. Raises SettingError."""
+    given = value_of(config, "model") or []
+    base = config.invocation_params.dir if config.getoption("llmeval_model") is not None else config.rootpath
+    named = [_split_name(str(text)) for text in given]
+    specs = [_absolute(spec, base) for _, spec in named]
+    short = _shortest_names(specs)
+    choices = tuple(ModelChoice(name or short[i], specs[i]) for i, (name, _) in enumerate(named))
+    for name, count in Counter(choice.name for choice in choices).items():
+        if count > 1:
+            raise SettingError(
+                f"{origin_of(config, 'model')}: {count} models are called {name!r}; name them apart with NAME=SPEC"
+            )
+    return choices
+
+
+def _split_name(text: str) -> tuple[str | None, str]:
+    """``new=path`` is named; a slash or colon before the sign makes it part of the spec."""
+    name, equals, spec = text.partition("=")
+    if equals and spec and not set(name) & set("/\\:") and name.strip():
+        return name.strip(), spec
+    return None, text
+
+
+def _absolute(spec: str, base: Path) -> str:
+    """A spec that is a path below `base` as an absolute one, so that xdist's workers find it from anywhere."""
+    path = Path(spec).expanduser()
+    if path.is_absolute() or (base / path).exists():
+        return str(base / path)
+    return spec
+
+
+def _shortest_names(specs: Sequence[str]) -> list[str]:
+    """The last path component of each spec, with as many more in front as it takes to tell all apart."""
+    parts = [PurePath(spec.rstrip("/")).parts or (spec,) for spec in specs]
+    depths = [1] * len(specs)
+    while True:
+        names = ["/".join(part[-depth:]).lstrip("/") for part, depth in zip(parts, depths, strict=True)]
+        clashes = {name for name, count in Counter(names).items() if count > 1}
+        growable = [i for i, name in enumerate(names) if name in clashes and depths[i] < len(parts[i])]
+        if not growable:
+            return names
+        for i in growable:
+            depths[i] += 1
