@@ -7,12 +7,12 @@ this module does any IO. The format is that of EleutherAI's lm-evaluation-harnes
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 from typing import Literal
 from typing import TypeAlias
@@ -26,7 +26,28 @@ DocData: TypeAlias = Mapping[str, Any]
 #: The value of a `!function` tag.
 DocFunction: TypeAlias = Callable[..., Any]
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+class _Nothing(Mapping[str, Any]):
+    """An empty mapping that may be a dataclass default: until Python 3.12 a mapping proxy has no hash."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: str) -> Any:
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return "{}"
+
+
+NOTHING: Mapping[str, Any] = _Nothing()
 
 
 @dataclass(frozen=True, slots=True)
