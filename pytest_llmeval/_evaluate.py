@@ -40,6 +40,9 @@ from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 
 
+#: Metrics that run what the model wrote, in the sandbox.
+CODE_METRICS = frozenset({"pass_at_k", "pass@k"})
+
 #: Called as (answered, asked for) while docs are being answered.
 Progress = Callable[[int, int], None]
 
@@ -89,6 +92,10 @@ class Evaluation:
             self._open[task.name] = opened = OpenTask(task, self.settings, self._source)
             self.sizes[task.name] = (len(opened.asked), len(opened.docs))
         return self._open[task.name]
+
+    def path_of(self, task: str) -> Path:
+        """The file in which an open task is written."""
+        return self._open[task].task.path
 
     def score(
         self, lm: LM, variant: str, task: Task, indices: Iterable[int], progress: Progress | None = None
@@ -154,6 +161,8 @@ class Evaluation:
 
 def answer(opened: OpenTask, lm: LM, indices: Sequence[int]) -> list[DocResult]:
     """Docs to results through one model: render, ask, score. A doc that cannot be had is an error of its own."""
+    if reason := refusal(opened.task, opened.settings):
+        raise SandboxError(reason)
     chat = _chat_of(lm) if opened.settings.chat_template else None
     results: dict[int, DocResult] = {}
     asked: dict[int, tuple[RenderedDoc, tuple[Instance, ...]]] = {}
@@ -180,7 +189,7 @@ def _score(
     grouped: dict[int, list[Any]] = {}
     for instance, response in zip(instances, responses, strict=True):
         grouped.setdefault(instance.index, []).append(response)
-    runner = _code_runner(opened) if opened.task.unsafe_code else None
+    runner = _sandbox.run_code if opened.task.unsafe_code else None
     result = score_doc(opened.task, doc.index, doc, list(grouped.values()), code_runner=runner)
     if opened.settings.keep_samples and result.sample is not None:
         first = [instance for instance in instances if instance.repeat == 0]
@@ -257,16 +266,22 @@ def _chat_of(lm: LM) -> ChatTemplate:
     return chat
 
 
-def _code_runner(opened: OpenTask) -> Callable[[str], Any]:
-    if not opened.settings.allow_code:
-        raise SandboxError(
-            f"{opened.task.path}: task {opened.task.name!r} runs code that the model writes; allow it with "
+def refusal(task: Task, settings: Settings) -> str | None:
+    """Why the code that a model writes for this task is not run here; None if it is, or if there is none."""
+    if not task.unsafe_code:
+        return None
+    if not settings.allow_code:
+        return (
+            f"{task.path}: task {task.name!r} runs code that the model writes; allow it with "
             "--llmeval-allow-code (it then runs sandboxed)"
         )
+    if not any(metric.name in CODE_METRICS for metric in task.metrics):
+        return (
+            f"{task.path}: task {task.name!r} runs code that the model writes in functions of its own, which no "
+            f"sandbox holds; score it with one of the metrics {', '.join(sorted(CODE_METRICS))}"
+        )
     reason = _sandbox.available()
-    if reason is not None:
-        raise SandboxError(f"{opened.task.path}: task {opened.task.name!r} needs a sandbox: {reason}")
-    return _sandbox.run_code
+    return None if reason is None else f"{task.path}: task {task.name!r} needs a sandbox: {reason}"
 
 
 def _plain_arguments(instance: Instance) -> list[Any]:

@@ -97,6 +97,12 @@ class Summary:
     cut_off: int = 0
     notes: tuple[str, ...] = ()
 
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Values by the peer's key, and by the bare metric name where it has one filter only."""
+        by_key = {value.key: value.value for value in self.values}
+        return by_key | {v.metric: v.value for v in self.values if len(self.find(v.metric)) == 1}
+
     def find(self, metric: str, filter_name: str | None = None) -> tuple[MetricValue, ...]:
         """All values of a metric, or the one of a filter."""
         return tuple(v for v in self.values if v.metric == metric and (filter_name is None or v.filter == filter_name))

@@ -1,0 +1,277 @@
+"""A task file as a pytest module: its docs are items, its gates are items.
+
+`TaskModule._getobj` ("may be overwritten by subclasses") hands pytest a synthetic module of a few functions;
+`pytest_generate_tests` parametrizes them. So fixtures, parametrized or overridden ones included, work as they do
+in any module, and nothing private of pytest is touched beyond `item.callspec`.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+import warnings
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_llmeval._errors import DataError
+from pytest_llmeval._errors import LLMEvalError
+from pytest_llmeval._errors import TaskFileError
+from pytest_llmeval._evaluate import OpenTask
+from pytest_llmeval._evaluate import refusal
+from pytest_llmeval._items import DocItem
+from pytest_llmeval._items import GateItem
+from pytest_llmeval._items import doc_of
+from pytest_llmeval._items import variant_of
+from pytest_llmeval._lint import Finding
+from pytest_llmeval._lint import lint
+from pytest_llmeval._run import Session
+from pytest_llmeval._run import inline_tasks
+from pytest_llmeval._run import run_doc
+from pytest_llmeval._run import run_gate
+from pytest_llmeval._run import run_score
+from pytest_llmeval._serve import NO_MODEL
+from pytest_llmeval._task import Group
+from pytest_llmeval._task import Task
+from pytest_llmeval._taskfile import looks_like_task
+
+
+#: How many task files could not be collected.
+BROKEN = pytest.StashKey[int]()
+
+
+class LLMEvalWarning(UserWarning):
+    """Something about a task file that works, but hardly as meant. An error under ``--llmeval-strict``."""
+
+
+class TaskModule(pytest.Module):
+    """One task or group file."""
+
+    llmeval_session: Session
+    #: What the file holds, once collected.
+    found: Task | Group
+    docs: list[DocItem]
+    gates: list[GateItem]
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        try:
+            self.found = self.llmeval_session.registry.load(self.path)
+            functions = self._functions()
+        except LLMEvalError as error:
+            self.config.stash[BROKEN] = self.config.stash.get(BROKEN, 0) + 1
+            raise self.CollectError(str(error)) from None
+        self.add_names()
+        self.synthetic = types.ModuleType(self.path.stem)
+        for function in functions:
+            setattr(self.synthetic, function.__name__, self._placed(function))
+        yield from super().collect()
+
+    def _getobj(self) -> types.ModuleType:
+        return self.synthetic
+
+    def llmeval_generate(self, metafunc: pytest.Metafunc) -> None:
+        """Parametrize the functions of this module."""
+        if "llmeval_doc" in metafunc.fixturenames:
+            metafunc.parametrize("llmeval_doc", self.docs, ids=[doc.id for doc in self.docs])
+        elif "llmeval_gate" in metafunc.fixturenames:
+            metafunc.parametrize("llmeval_gate", self.gates, ids=[gate.id for gate in self.gates])
+
+    def tasks(self) -> tuple[Task, ...]:
+        """The tasks that are written in this file (inline ones of a group included)."""
+        if isinstance(self.found, Task):
+            return (self.found,)
+        return tuple(inline_tasks(self.found))
+
+    def add_names(self) -> None:
+        """Make every name that selects the tasks of this file a registered marker of the module.
+
+        Called again when all files are collected: groups found later add theirs.
+        """
+        known = {mark.name for mark in self.iter_markers()}
+        for name in self.llmeval_session.registry.markers(self.found):
+            if name not in known and re.fullmatch(r"[^\W_][^:(]*", name):
+                self.config.addinivalue_line("markers", f"{name}: language-model task, tag or group")
+                self.add_marker(name)
+                self.add_marker(pytest.mark.llmeval(group=name))
+        if not any(mark.kwargs.get("task") for mark in self.iter_markers("llmeval")):
+            for task in self.tasks():
+                self.add_marker(pytest.mark.llmeval(task=task.name))
+
+    def _functions(self) -> list[Callable[..., None]]:
+        """The test functions of the module, in the order in which they run."""
+        session = self.llmeval_session
+        self.gates = [GateItem(gate.id, self.found, gate) for gate in session.gates_of(self.found)]
+        session.collected[self.found.name] = self.found
+        self.docs = []
+        if session.lint_only:
+            return [_lint_function([f for task in self.tasks() for f in self._findings(task, None)])]
+        functions: list[Callable[..., None]] = []
+        for task in self.tasks():
+            session.collected[task.name] = task
+            prefix = "" if task is self.found else f"{task.name}-"
+            if prefix:
+                self.gates += [GateItem(prefix + gate.id, task, gate) for gate in session.gates_of(task)]
+            if reason := refusal(task, session.settings):
+                functions.append(_skipping("code", reason))
+                continue
+            try:
+                opened = session.evaluation.open(task)
+            except DataError as error:
+                functions.append(_data_function(session, str(error)))
+                continue
+            self._report(self._findings(task, opened))
+            self.docs += [DocItem(f"{prefix}{index}", opened, index) for index in opened.asked]
+        if self.docs:
+            functions.append(_doc_function())
+        if self.gates:
+            functions.append(_gate_function())
+        elif isinstance(self.found, Group):
+            functions.append(_score_function())
+        return functions
+
+    def _findings(self, task: Task, opened: OpenTask | None) -> list[Finding]:
+        return lint(task, None if opened is None else opened.docs.columns)
+
+    def _report(self, findings: list[Finding]) -> None:
+        """Errors end the collection of this file; warnings are pytest's, or errors as well if asked for."""
+        errors = [f for f in findings if f.severity == "error" or self.llmeval_session.settings.strict]
+        if errors:
+            raise TaskFileError(self.path, "\n".join(str(finding) for finding in errors))
+        for finding in findings:
+            warnings.warn_explicit(str(finding), LLMEvalWarning, str(finding.path), finding.line or 1)
+
+    def _placed(self, function: Callable[..., None]) -> Callable[..., None]:
+        """The function as if written in the task file: pytest then shows that place in reports and annotations."""
+        code = function.__code__.replace(co_filename=str(self.path), co_firstlineno=1)
+        function.__code__ = code
+        function.__module__ = self.synthetic.__name__
+        # Whatever the user's python_functions is, these are tests.
+        function.__test__ = True  # type: ignore[attr-defined]
+        return function
+
+
+def _doc_function() -> Callable[..., None]:
+    def doc(llmeval_doc: DocItem, llmeval_model: Any, request: pytest.FixtureRequest) -> None:
+        run_doc(request.node, llmeval_doc.opened, llmeval_doc.index, llmeval_model)
+
+    return doc
+
+
+def _gate_function() -> Callable[..., None]:
+    @pytest.mark.llmeval_gate
+    def gate(llmeval_gate: GateItem, llmeval_model: Any, request: pytest.FixtureRequest) -> None:
+        run_gate(request.node, llmeval_gate.owner, llmeval_gate.gate, llmeval_model)
+
+    return gate
+
+
+def _score_function() -> Callable[..., None]:
+    def score(llmeval_model: Any, request: pytest.FixtureRequest) -> None:
+        run_score(request.node, request.node.parent.found, llmeval_model)
+
+    return score
+
+
+def _data_function(session: Session, reason: str) -> Callable[..., None]:
+    if session.missing_data == "skip":
+        return _skipping("data", reason)
+
+    def data() -> None:
+        pytest.fail(reason, pytrace=False)
+
+    return data
+
+
+def _skipping(name: str, reason: str) -> Callable[..., None]:
+    def skipping() -> None:
+        pytest.skip(reason)
+
+    skipping.__name__ = name
+    return skipping
+
+
+def _lint_function(findings: list[Finding]) -> Callable[..., None]:
+    def lint(request: pytest.FixtureRequest) -> None:
+        strict = request.node.parent.llmeval_session.settings.strict
+        lines = [str(finding) for finding in findings]
+        if any(finding.severity == "error" or strict for finding in findings):
+            pytest.fail("\n".join(lines), pytrace=False)
+        for finding in findings:
+            warnings.warn_explicit(str(finding), LLMEvalWarning, str(finding.path), finding.line or 1)
+
+    return lint
+
+
+def wants(config: pytest.Config, path: Path) -> bool:
+    """Whether a file lies where task files are looked for: below a named folder, or matched by `llmeval_files`."""
+    if config.args_source is pytest.Config.ArgsSource.ARGS:
+        return True
+    return any(_matches(path, config.rootpath, pattern) for pattern in config.getini("llmeval_files"))
+
+
+def _matches(path: Path, root: Path, pattern: str) -> bool:
+    if not path.is_relative_to(root):
+        return False
+    return re.fullmatch(_glob_to_regex(pattern), path.relative_to(root).as_posix()) is not None
+
+
+def _glob_to_regex(pattern: str) -> str:
+    """``**`` crosses folders, ``*`` and ``?`` do not."""
+    table = {"**/": r"(?:.*/)?", "**": r".*", "*": r"[^/]*", "?": r"[^/]"}
+    return "".join(table.get(part, re.escape(part)) for part in re.split(r"(\*\*/|\*\*|\*|\?)", pattern))
+
+
+def order(items: list[pytest.Item]) -> None:
+    """Put every item that looks at a whole group right after the last item of its model.
+
+    A plain "groups last" would make pytest set up each model twice.
+    """
+    groups = {item for item in items if _is_group_item(item)}
+    if not groups:
+        return
+    last: dict[str, int] = {}
+    rest = [item for item in items if item not in groups]
+    for position, item in enumerate(rest):
+        if isinstance(item.parent, TaskModule):
+            last[variant_of(item)] = position
+    places = {item: (position, 0) for position, item in enumerate(rest)}
+    places.update({item: (last.get(variant_of(item), len(rest)), 1) for item in groups})
+    items.sort(key=places.__getitem__)
+
+
+def _is_group_item(item: pytest.Item) -> bool:
+    module = item.parent
+    return isinstance(module, TaskModule) and isinstance(module.found, Group) and doc_of(item) is None
+
+
+def usage_problem(session: Session, items: Iterable[pytest.Item]) -> str | None:
+    """Why the selected items cannot have their model, as far as that is known without loading one."""
+    if any("llmeval_model_name" in getattr(item, "fixturenames", ()) for item in items) and not session.choices:
+        return NO_MODEL
+    return None
+
+
+def module_for(
+    path: Path, parent: pytest.Collector, session_of: Callable[[pytest.Config], Session]
+) -> TaskModule | None:
+    """The module of a YAML file that is ours; None for a stranger's."""
+    named = parent.session.isinitpath(path)
+    if not named and not (wants(parent.config, path) and looks_like_task(path)):
+        return None
+    module = TaskModule.from_parent(parent, path=path)
+    module.llmeval_session = session_of(parent.config)
+    return module
+
+
+def tolerate_broken_files(session: pytest.Session) -> None:
+    """Let the run go on if nothing but task files failed to be collected: one bad task must not stop the others.
+
+    The failures are reported and counted all the same.
+    """
+    failed = session.config.stash.get(BROKEN, 0)
+    if failed and session.testsfailed == failed:
+        session.config.option.continue_on_collection_errors = True

@@ -1,0 +1,98 @@
+"""The hooks that pytest calls while items of ours are collected, run and reported."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from pytest_llmeval import _collect
+from pytest_llmeval import _inspect
+from pytest_llmeval import _xdist
+from pytest_llmeval._errors import SettingError
+from pytest_llmeval._options import ModelChoice
+from pytest_llmeval._options import value_of
+from pytest_llmeval._report import report_session
+from pytest_llmeval._run import OUTCOME
+from pytest_llmeval._run import RECORD
+from pytest_llmeval._run import SESSION
+from pytest_llmeval._run import Session
+from pytest_llmeval._run import is_worker
+from pytest_llmeval._run import owner_of
+from pytest_llmeval._settings import Settings
+
+
+#: How an outcome of ours is counted and printed: (category, letter, word). A correct answer stays in pytest's own
+#: category, so that -rp and a green summary work; only what deserves a look has one of its own.
+STATUS = {
+    "correct": ("passed", ".", "CORRECT"),
+    "scored": ("passed", ".", "SCORED"),
+    "wrong": ("wrong", "w", ("WRONG", {"yellow": True})),
+    "inconclusive": ("inconclusive", "i", ("INCONCLUSIVE", {"yellow": True})),
+}
+
+
+def session_of(config: pytest.Config, settings: Settings, choices: tuple[ModelChoice, ...]) -> Session:
+    """The session of this run; the first call makes it and registers these hooks."""
+    if SESSION not in config.stash:
+        config.stash[SESSION] = session = Session(config, settings, choices)
+        config.pluginmanager.register(Running(session), "llmeval-running")
+    return config.stash[SESSION]
+
+
+class Running:
+    """Registered once a task file is there to be run."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    @pytest.hookimpl(tryfirst=True)  # before -m and -k look at markers
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for module in {item.parent for item in items if isinstance(item.parent, _collect.TaskModule)}:
+            module.add_names()
+        _collect.order(items)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.session.select(session.items)
+        _collect.tolerate_broken_files(session)
+        if problem := _collect.usage_problem(self.session, session.items):
+            raise pytest.UsageError(problem)
+        if is_worker(session.config):
+            _xdist.publish_collection(self.session, session.items)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        return _inspect.show_instead_of_running(self.session, session.items)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+        if not is_worker(item.config) or owner_of(item) is None:
+            return None
+        _xdist.run_silently(item, nextitem)
+        return True
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if call.when == "call" and (outcome := item.stash.get(OUTCOME, None)):
+            report.llmeval_outcome = outcome  # type: ignore[attr-defined]
+            if is_worker(item.config) and (record := item.stash.get(RECORD, None)):
+                variant, task, result = record
+                report.llmeval = [variant, task, result.to_list()]  # type: ignore[attr-defined]
+        return report
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, object] | None:
+        outcome = getattr(report, "llmeval_outcome", None)
+        if outcome == "error":
+            return "error", "E", "ERROR"
+        return STATUS.get(outcome) if outcome and report.passed else None  # type: ignore[return-value]
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        report_session(self.session, terminalreporter)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if is_worker(session.config):
+            _xdist.publish_results(self.session)

@@ -1,0 +1,65 @@
+"""Which models the session may serve, checked before anything runs and loaded when the first item asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+
+import pytest
+
+from pytest_llmeval import _models
+from pytest_llmeval._engine import LM
+from pytest_llmeval._errors import LLMEvalError
+from pytest_llmeval._errors import SettingError
+from pytest_llmeval._options import ModelChoice
+from pytest_llmeval._options import origin_of
+from pytest_llmeval._options import parse_pairs
+from pytest_llmeval._options import value_of
+
+
+#: Makes a model from what follows ``SCHEME:`` and the texts of --llmeval-model-args.
+ModelFactory = Callable[[str, Mapping[str, str]], LM]
+
+
+class Models:
+    """The models named by option or ini."""
+
+    def __init__(self, config: pytest.Config, choices: tuple[ModelChoice, ...]) -> None:
+        self.choices = choices
+        self._origin = origin_of(config, "model")
+        args = value_of(config, "model-args")
+        self._args = parse_pairs(args, origin_of(config, "model-args")) if args else {}
+        self._schemes: dict[str, ModelFactory] = {}
+        config.hook.pytest_llmeval_register_models(register=self._schemes.__setitem__)
+
+    def check(self) -> None:
+        """Everything that is known without loading. Raises SettingError with option, value and mend."""
+        for choice in self.choices:
+            try:
+                _models.check_spec(choice.spec, self._args, schemes=self._schemes)
+            except SettingError as error:
+                raise SettingError(f"{self._origin}: {error}") from None
+
+    def serve(self, name: str | None) -> Iterator[LM]:
+        """Load the model of that name, hand it out once, and close it."""
+        choice = next((choice for choice in self.choices if choice.name == name), None)
+        if choice is None:
+            pytest.fail(NO_MODEL, pytrace=False)
+        try:
+            lm = _models.load_model(choice.spec, self._args, schemes=self._schemes)
+            getattr(lm, "prepare", _nothing)()
+        except LLMEvalError as error:
+            pytest.fail(f"model {choice.name!r}: {error}", pytrace=False)
+        yield lm
+        getattr(lm, "close", _nothing)()
+
+
+NO_MODEL = (
+    "no model is named: give --llmeval-model PATH-or-hub-id, set ini llmeval_model, or override the fixture "
+    "llmeval_model in conftest.py"
+)
+
+
+def _nothing() -> None:
+    """Stands in for `prepare` and `close` of models that have none."""

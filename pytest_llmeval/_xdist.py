@@ -1,0 +1,172 @@
+"""Runs spread over pytest-xdist: workers send plain records, the controller merges, judges and reports.
+
+A worker cannot know what the others found, so gates run silently there (they only have docs scored that no doc
+item covers) and the controller judges them inside the run loop: exit status, --lf, JUnit and annotations then
+see them as the ordinary tests that they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Generator
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _pytest.runner import runtestprotocol  # log=False is the only way to run an item without reporting it
+
+from pytest_llmeval._errors import LLMEvalError
+from pytest_llmeval._gates import Gate
+from pytest_llmeval._items import gate_of
+from pytest_llmeval._items import variant_of
+from pytest_llmeval._results import DocResult
+from pytest_llmeval._run import CHUNK
+from pytest_llmeval._run import Session
+from pytest_llmeval._run import owner_of
+from pytest_llmeval._task import Group
+from pytest_llmeval._task import Task
+
+
+#: The key under which everything of ours travels in `config.workeroutput`.
+OUTPUT = "llmeval"
+
+
+def publish_collection(session: Session, items: Iterable[pytest.Item]) -> None:
+    """On a worker: tell the controller which gates are selected, and where their tasks are written."""
+    gates = []
+    for item in items:
+        owner = owner_of(item)
+        if owner is not None:
+            found = gate_of(item)
+            gate_id = found.gate.id if found else None
+            gates.append([item.nodeid, list(item.location), owner.name, gate_id, variant_of(item)])
+    session.config.workeroutput[OUTPUT] = {  # type: ignore[attr-defined]
+        "gates": gates,
+        "owners": {name: str(owner.path) for name, owner in session.collected.items()},
+    }
+
+
+def publish_results(session: Session) -> None:
+    """On a worker: the results that no doc item reports, and what every worker knows of tasks and models."""
+    evaluation, records = session.evaluation, []
+    for variant, task in evaluation.ledger.keys():
+        reported = session.selected.get((variant, task), ())
+        results = evaluation.ledger.of(variant, task)
+        records += [[variant, task, r.to_list()] for index, r in results.items() if index not in reported]
+    session.config.workeroutput.setdefault(OUTPUT, {}).update(  # type: ignore[attr-defined]
+        records=records,
+        sizes={task: list(sizes) for task, sizes in evaluation.sizes.items()},
+        paths={task: str(evaluation.path_of(task)) for _, task in evaluation.ledger.keys()},
+        models=session.model_names,
+    )
+
+
+def run_silently(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Run an item whose report is the controller's to make."""
+    runtestprotocol(item, log=False, nextitem=nextitem)
+
+
+class Controller:
+    """The part of the plugin that lives in xdist's controlling process."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.gates: dict[str, list[Any]] = {}
+        self.paths: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._add([record] if (record := getattr(report, "llmeval", None)) else [])
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        # A worker that crashed has no output: its gates are then found incomplete.
+        output = getattr(node, "workeroutput", {}).get(OUTPUT, {})
+        self._add(output.get("records", ()))
+        self.gates.update({gate[0]: gate for gate in output.get("gates", ())})
+        self.paths.update(output.get("owners", {}))
+        self.paths.update(output.get("paths", {}))
+        sizes = {task: tuple(pair) for task, pair in output.get("sizes", {}).items()}
+        self.session.evaluation.sizes.update(sizes)
+        self.session.model_names.update(output.get("models", {}))
+
+    @pytest.hookimpl(optionalhook=True, tryfirst=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
+        """A task stays on one worker in pieces of `CHUNK` docs: whole waves, and its prompt prefix shared."""
+        if config.getvalue("dist") != "load":
+            return None
+        from xdist.scheduler import LoadScopeScheduling
+
+        class ByTask(LoadScopeScheduling):  # type: ignore[misc]
+            def _split_scope(self, nodeid: str) -> str:
+                return scope_of(nodeid)
+
+        return ByTask(config, log)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        result = yield
+        self._restore_tasks()
+        for nodeid, location, owner, gate_id, variant in self.gates.values():
+            self._report(nodeid, tuple(location), *self._judge(nodeid, owner, gate_id, variant))
+        return result
+
+    def _add(self, records: Iterable[list[Any]]) -> None:
+        for variant, task, result in records:
+            self.session.evaluation.ledger.add(variant, task, [DocResult.from_list(result)])
+
+    def _restore_tasks(self) -> None:
+        """Read the files of all tasks again here: their values do not travel, their paths do."""
+        for path in sorted(set(self.paths.values())):
+            # A file that cannot be read has been reported by the worker that collected it.
+            with contextlib.suppress(LLMEvalError):
+                self.session.collected.update({value.name: value for value in self.session.values_in(Path(path))})
+
+    def _judge(self, nodeid: str, owner: str, gate_id: str | None, variant: str) -> tuple[str, str | None, dict[str, Any]]:
+        """(outcome for the report, failure text, numbers)."""
+        value = self.session.collected[owner]
+        if gate_id is None:
+            missing = self.session.evaluation.missing(variant, self.session.leaves(value))
+            return ("failed" if missing else "passed"), missing and f"{owner}: {missing}", {}
+        verdict = self.session.verdict(value, variant, _gate(self.session, value, gate_id))
+        self.session.verdicts[variant, nodeid] = verdict
+        failed = self.session.failed(verdict)
+        return ("failed" if failed else verdict.outcome), verdict.sentence if failed else None, verdict.numbers
+
+    def _report(
+        self, nodeid: str, location: tuple[Any, ...], outcome: str, text: str | None, numbers: dict[str, Any]
+    ) -> None:
+        hook = self.session.config.hook
+        hook.pytest_runtest_logstart(nodeid=nodeid, location=location)
+        for when in ("setup", "call", "teardown"):
+            report = pytest.TestReport(
+                nodeid,
+                location,
+                {},
+                "failed" if when == "call" and text else "passed",
+                text if when == "call" else None,
+                when,  # type: ignore[arg-type]
+                user_properties=list(numbers.items()),
+            )
+            if when == "call":
+                report.llmeval_outcome = outcome  # type: ignore[attr-defined]
+            hook.pytest_runtest_logreport(report=report)
+        hook.pytest_runtest_logfinish(nodeid=nodeid, location=location)
+
+
+def _gate(session: Session, owner: Task | Group, gate_id: str) -> Gate:
+    return next(gate for gate in session.gates_of(owner) if gate.id == gate_id)
+
+
+def scope_of(nodeid: str) -> str:
+    """The unit of work that a node id belongs to: a piece of a task file; other tests stand alone.
+
+    >>> scope_of("b/mmlu.yaml::doc[ckpt-1234]")
+    'b/mmlu.yaml::1'
+    """
+    path, _, name = nodeid.partition("::")
+    if not path.endswith((".yaml", ".yml")):
+        return nodeid
+    number = re.search(r"(\d+)\]$", name) if name.startswith("doc[") else None
+    return f"{path}::{int(number[1]) // CHUNK}" if number else f"{path}::0"
