@@ -1,0 +1,179 @@
+"""What pytest costs per doc: a task of N docs against a plain test parametrized N times.
+
+    python perf/overhead.py [--docs 15000] [--pairs 5]
+
+Both suites run in turn, each in a process of its own; the figures are medians. The model answers at once, so
+what remains is collection and reporting. Opening the data, and rendering, asking and scoring the docs, are the
+task's own work: they are measured inside and reported apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+
+TASK = """\
+task: plain_yes
+dataset_path: json
+dataset_kwargs: {data_files: {test: docs.jsonl}}
+output_type: multiple_choice
+test_split: test
+doc_to_text: "{{q}}"
+doc_to_choice: ["yes", "no"]
+doc_to_target: label
+metadata: {version: 1.0}
+"""
+
+CONFTEST = """\
+import pytest
+
+class Yes:
+    def loglikelihood(self, requests):
+        return [(-1.0 if continuation == " yes" else -2.0, False) for _, continuation in requests]
+
+@pytest.fixture(scope="session")
+def llmeval_model():
+    return Yes()
+"""
+
+PLAIN = """\
+import pytest
+
+@pytest.fixture(scope="session")
+def model():
+    return object()
+
+@pytest.mark.parametrize("doc", range({docs}))
+def test_doc(doc, model, request):
+    request.node.user_properties.append(("acc", 1.0))
+"""
+
+#: Measures from inside: clocks at the borders of collection and run, memory after each.
+PROBE = """\
+import gc, json, os, time
+import pytest
+
+MARKS = {}
+APART = {"open": 0.0, "score": 0.0}
+
+def memory():
+    gc.collect()
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+def mark(name):
+    MARKS[name] = (time.process_time(), memory())
+
+def timed(owner, name, key):
+    inner = getattr(owner, name)
+    def outer(*args, **kwargs):
+        start = time.process_time()
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            APART[key] += time.process_time() - start
+    setattr(owner, name, outer)
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session):
+    if os.environ["SUITE"] == "task":
+        import datasets  # an import is a fixed price, not one per doc
+        from pytest_llmeval._evaluate import Evaluation
+        timed(Evaluation, "open", "open")
+        timed(Evaluation, "score", "score")
+    mark("start")
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session):
+    mark("collected")
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtestloop(session):
+    result = yield
+    mark("ran")
+    return result
+
+def pytest_unconfigure(config):
+    with open(os.environ["PROBE_OUT"], "w") as out:
+        json.dump({"marks": MARKS, "apart": APART}, out)
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--docs", type=int, default=15_000)
+    parser.add_argument("--pairs", type=int, default=5)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        write_suites(root, options.docs)
+        pairs = [(run(root, "task"), run(root, "plain")) for _ in range(options.pairs)]
+    report(options.docs, pairs)
+
+
+def write_suites(root: Path, docs: int) -> None:
+    for suite in ("task", "plain"):
+        (root / suite).mkdir()
+        (root / suite / "probe.py").write_text(PROBE)
+    with (root / "task" / "docs.jsonl").open("w") as out:
+        for i in range(docs):
+            out.write(json.dumps({"q": f"Is {i} a number?", "label": 0}) + "\n")
+    (root / "task" / "plain_yes.yaml").write_text(TASK)
+    (root / "task" / "conftest.py").write_text(CONFTEST)
+    (root / "plain" / "test_plain.py").write_text(PLAIN.format(docs=docs))
+
+
+def run(root: Path, suite: str) -> dict[str, float]:
+    """One suite in a process of its own; seconds of CPU time and bytes, without what is the task's own work."""
+    out = root / f"{suite}.json"
+    environment = {**os.environ, "SUITE": suite, "PROBE_OUT": str(out), "HF_DATASETS_CACHE": str(root / "cache")}
+    target = "plain_yes.yaml" if suite == "task" else "test_plain.py"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "probe", "-p", "no:cacheprovider", target]
+    done = subprocess.run(command, cwd=root / suite, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{suite}: exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    measured = json.loads(out.read_text())
+    marks, apart = measured["marks"], measured["apart"]
+    collect = marks["collected"][0] - marks["start"][0] - apart["open"]
+    return {
+        "collect": collect,
+        "run": marks["ran"][0] - marks["collected"][0] - apart["score"],
+        "bytes collected": marks["collected"][1] - marks["start"][1],
+        "bytes at the end": marks["ran"][1] - marks["start"][1],
+        "open": apart["open"],
+        "score": apart["score"],
+    }
+
+
+def report(docs: int, pairs: list[tuple[dict[str, float], dict[str, float]]]) -> None:
+    print(f"{docs} docs, medians of {len(pairs)} pairs, CPU time; Python {sys.version.split()[0]}")
+    print(f"{'':24} {'task':>12} {'plain test':>12} {'ratio':>7}")
+    for key, unit, scale in (
+        ("collect", "us/item", 1e6),
+        ("run", "us/item", 1e6),
+        ("bytes collected", "bytes/item", 1),
+        ("bytes at the end", "bytes/item", 1),
+    ):
+        row(f"{key} ({unit})", pairs, lambda side, key=key: side[key], scale / docs)
+    row("collect + run (s)", pairs, lambda side: side["collect"] + side["run"], 1.0, digits=2)
+    for key in ("open", "score"):
+        value = statistics.median(task[key] for task, _ in pairs)
+        print(f"{'the task itself: ' + key:24} {value / docs * 1e6:12.1f} us/item")
+
+
+def row(name: str, pairs: list, value, scale: float, digits: int = 1) -> None:
+    task = statistics.median(value(side) for side, _ in pairs) * scale
+    plain = statistics.median(value(side) for _, side in pairs) * scale
+    ratio = statistics.median(value(a) / value(b) for a, b in pairs)
+    print(f"{name:24} {task:12.{digits}f} {plain:12.{digits}f} {ratio:7.2f}")
+
+
+if __name__ == "__main__":
+    main()
