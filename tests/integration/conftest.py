@@ -1,0 +1,96 @@
+"""A small suite that is worked out by hand: two tasks and a group, answered by a model that always says yes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+
+MODEL = """
+import pytest
+
+class Yes:
+    name = "yes-model"
+
+    def __init__(self, favourite="yes"):
+        self.favourite = favourite
+
+    def loglikelihood(self, requests):
+        return [(-1.0 if continuation.strip() == self.favourite else -2.0, False) for _, continuation in requests]
+
+    def loglikelihood_rolling(self, requests):
+        return [-float(len(text)) for text in requests]
+
+    def generate_until(self, requests):
+        return ["The answer is yes." for _ in requests]
+"""
+
+FIXTURE = """
+@pytest.fixture(scope="session")
+def llmeval_model():
+    return Yes()
+"""
+
+TASK = """\
+task: {name}
+tag: [{tags}]
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {name}.jsonl}}}}
+output_type: multiple_choice
+test_split: test
+doc_to_text: "{{{{q}}}}"
+doc_to_choice: ["yes", "no"]
+doc_to_target: label
+metric_list:
+  - metric: acc
+    aggregation: mean
+    higher_is_better: true
+metadata:
+  version: 1.0
+  gates: [{gates}]
+"""
+
+WriteTask = Callable[..., Path]
+
+
+@pytest.fixture
+def write_task(pytester: pytest.Pytester) -> WriteTask:
+    """Writes ``tasks/NAME.yaml`` and its docs; `labels` are the right choices: 0 is yes, 1 is no."""
+
+    def write(name: str, labels: Sequence[int], tags: str = "", gates: str = "", extra: str = "") -> Path:
+        folder = pytester.path / "tasks"
+        folder.mkdir(exist_ok=True)
+        rows = [json.dumps({"q": f"{name} {i}?", "label": label}) for i, label in enumerate(labels)]
+        (folder / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
+        path = folder / f"{name}.yaml"
+        path.write_text(TASK.format(name=name, tags=tags, gates=gates) + extra)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester, write_task: WriteTask) -> Path:
+    """even: 5 of 10 right, gate passes; hard: 3 of 6, gate fails; all: 8 of 16, gate passes."""
+    pytester.makeconftest(MODEL + FIXTURE)
+    write_task("even", [0, 1] * 5, tags="stem", gates="acc >= 0.5")
+    write_task("hard", [0, 1] * 3, tags="stem, humanities", gates="acc >= 0.9")
+    folder = pytester.path / "tasks"
+    (folder / "all.yaml").write_text(
+        "group: all\ntask: [even, hard]\naggregate_metric_list: [{metric: acc}]\n"
+        'metadata: {version: 1.0, gates: ["acc >= 0.4"]}\n'
+    )
+    return folder
+
+
+@pytest.fixture(params=["plain", "-n2"])
+def workers(request: pytest.FixtureRequest) -> list[str]:
+    """Arguments for a plain run, then for one spread over two workers of pytest-xdist."""
+    if request.param == "plain":
+        return []
+    pytest.importorskip("xdist")
+    return ["-n2"]

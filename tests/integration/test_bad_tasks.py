@@ -1,0 +1,140 @@
+"""One bad task does not stop the others, and says in one message what is wrong and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+pytest_plugins = ["pytester"]
+
+
+def break_task(suite: Path, old: str, new: str) -> None:
+    path = suite / "even.yaml"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("doc_to_text:", "doc_to_txt:", "*even.yaml:7: doc_to_txt: *doc_to_text*"),
+        ("output_type: multiple_choice", "output_type: multi_choice", "*even.yaml:5: output_type: *multi_choice*"),
+        ("task: even", "task: [even", "*even.yaml:*"),
+        ("test_split: test", "test_split: test\ninclude: even.yaml", "*even.yaml*include*even.yaml*"),
+        ("metric: acc", "metric: accc", "*even.yaml:*accc*acc*"),
+        ("acc >= 0.5", "acc >= 50", "*even.yaml:*gates*acc >= 50*"),
+        ("{{q}}", "{{qq}}", "*even.yaml:7*doc_to_text*qq*"),
+        ("{{q}}", "{{q", "*even.yaml:7*doc_to_text*"),
+    ],
+)
+def test_unusable_files(
+    pytester: pytest.Pytester, suite: Path, workers: list[str], old: str, new: str, message: str
+) -> None:
+    (suite / "all.yaml").unlink()
+    break_task(suite, old, new)
+    result = pytester.runpytest("tasks", *workers)
+    result.stdout.fnmatch_lines([message])
+    # hard ran all the same: its gate fails, its docs are there
+    result.stdout.fnmatch_lines(["*1 failed, 3 passed, 3 wrong, 1 error*"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
+    result.stdout.no_fnmatch_line("*pytest_llmeval/*.py*")
+    assert result.ret == 1
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda suite: (suite / "even.jsonl").unlink(), "*even.jsonl*"),
+        (lambda suite: (suite / "even.jsonl").write_text(""), "*even*empty*"),
+        (lambda suite: break_task(suite, "test_split: test", "test_split: dev"), "*even*'dev'*test*"),
+        (lambda suite: break_task(suite, "dataset_path: json", "dataset_path: nobody/nothing"), "*nobody/nothing*"),
+    ],
+)
+def test_missing_data_is_one_failing_item(
+    pytester: pytest.Pytester,
+    suite: Path,
+    workers: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    spoil: object,
+    message: str,
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
+    (suite / "all.yaml").unlink()
+    assert callable(spoil)
+    spoil(suite)
+    result = pytester.runpytest("tasks", *workers)
+    result.stdout.fnmatch_lines(["*_ data _*", message])
+    # the item data and the gate of even fail, and the gate of hard
+    result.stdout.fnmatch_lines(["*3 failed, 3 passed, 3 wrong*"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+    assert result.ret == 1
+
+
+def test_missing_data_can_be_skipped(pytester: pytest.Pytester, suite: Path, workers: list[str]) -> None:
+    (suite / "all.yaml").unlink()
+    (suite / "even.jsonl").unlink()
+    result = pytester.runpytest("tasks", "-o", "llmeval_missing_data=skip", *workers)
+    result.stdout.fnmatch_lines(["*1 failed, 3 passed, 2 skipped, 3 wrong*"])
+
+
+def test_duplicate_task_names(pytester: pytest.Pytester, suite: Path) -> None:
+    (suite / "sub").mkdir()
+    (suite / "sub" / "again.yaml").write_text((suite / "even.yaml").read_text())
+    (suite / "sub" / "even.jsonl").write_text((suite / "even.jsonl").read_text())
+    result = pytester.runpytest("tasks")
+    result.stdout.fnmatch_lines(["*even*again.yaml*"])
+    assert result.ret == 1
+
+
+def test_a_named_file_that_is_no_task_is_an_error(pytester: pytest.Pytester, suite: Path) -> None:
+    path = suite / "compose.yaml"
+    path.write_text("services: {a: {image: b}}\n")
+    result = pytester.runpytest(str(path))
+    result.stdout.fnmatch_lines(["*compose.yaml*task*"])
+    assert result.ret != 0
+
+
+def test_collection_errors_of_others_still_stop_the_run(pytester: pytest.Pytester, suite: Path) -> None:
+    pytester.makepyfile(test_broken="import nothing_of_that_name")
+    break_task(suite, "output_type: multiple_choice", "output_type: nonsense")
+    result = pytester.runpytest("test_broken.py", "tasks")
+    assert result.ret == 2
+
+
+def test_linting_collects_nothing_to_run(pytester: pytest.Pytester, suite: Path) -> None:
+    (pytester.path / "conftest.py").unlink()
+    (suite / "even.jsonl").unlink()
+    result = pytester.runpytest("tasks", "--llmeval-lint", "-v")
+    result.stdout.fnmatch_lines(["*even.yaml::lint PASSED*", "*3 passed*"])
+
+
+def test_literal_braces_warn_and_fail_when_strict(pytester: pytest.Pytester, suite: Path) -> None:
+    break_task(suite, "{{q}}", "Q: {q}")
+    result = pytester.runpytest("tasks/even.yaml", "--collect-only", "-q")
+    result.stdout.fnmatch_lines(["*even.yaml:7*LLMEvalWarning*{q}*"])
+    strict = pytester.runpytest("tasks/even.yaml", "--collect-only", "-q", "--llmeval-strict")
+    assert strict.ret == 1
+
+
+def test_tasks_that_run_code_are_off(pytester: pytest.Pytester, suite: Path, workers: list[str]) -> None:
+    break_task(suite, "test_split: test", "test_split: test\nunsafe_code: true")
+    result = pytester.runpytest("tasks/even.yaml", "-rs", *workers)
+    result.stdout.fnmatch_lines(["*SKIPPED*--llmeval-allow-code*"])
+    # a gate never passes for lack of data
+    result.stdout.fnmatch_lines(["*1 failed, 1 skipped*"])
+
+
+def test_list_and_show_run_nothing(pytester: pytest.Pytester, suite: Path) -> None:
+    (pytester.path / "conftest.py").unlink()
+    listing = pytester.runpytest("tasks", "--llmeval-list")
+    listing.stdout.fnmatch_lines(["group  all  2 tasks", "task  even  10 docs  tags: stem"])
+    assert listing.ret == 0
+    shown = pytester.runpytest("tasks/even.yaml::doc[3]", "--llmeval-show")
+    shown.stdout.fnmatch_lines(
+        ["--- tasks/even.yaml::doc[[]3[]]", "even 3?", "    -> ' yes'", "    -> ' no'", "target: 1"]
+    )

@@ -1,0 +1,89 @@
+"""Wrong options and unusable models end in one clear line and exit code 4, before any item runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (["--llmeval-limit=0"], "--llmeval-limit: expected a number of docs (10) or a share below 1 (0.1), got '0'"),
+        (
+            ["--llmeval-limit=ten"],
+            "--llmeval-limit: expected a number of docs (10) or a share below 1 (0.1), got 'ten'",
+        ),
+        (
+            ["--llmeval-limit=1.5"],
+            "--llmeval-limit: expected a number of docs (10) or a share below 1 (0.1), got '1.5'",
+        ),
+        (
+            ["--llmeval-limit=nan"],
+            "--llmeval-limit: expected a number of docs (10) or a share below 1 (0.1), got 'nan'",
+        ),
+        (["--llmeval-sample=random:7"], "--llmeval-sample: 'random:7' needs --llmeval-limit to say how many docs"),
+        (
+            ["--llmeval-limit=3", "--llmeval-sample=first"],
+            "--llmeval-sample: expected random:SEED with a whole number, e.g. random:7, got 'first'",
+        ),
+        (["--llmeval-fewshot=-1"], "--llmeval-fewshot: expected a whole number from 0, got '-1'"),
+        (["--llmeval-data=nowhere"], "--llmeval-data: expected a folder, got 'nowhere', which does not exist*"),
+        (["--llmeval-gen-kwargs=hot"], "--llmeval-gen-kwargs: expected key=value pairs joined by commas, got 'hot'"),
+        (
+            ["--llmeval-model=a=x/m", "--llmeval-model=a=y/m"],
+            "*2 models are called 'a'; name them apart with NAME=SPEC",
+        ),
+        (["--llmeval-fail-on=acc"], "--llmeval-fail-on: 'acc': is no comparison*"),
+        (["--llmeval-fail-on=even.acc >= nan"], "--llmeval-fail-on: *expected a finite number, got 'nan'*"),
+    ],
+)
+def test_options(pytester: pytest.Pytester, suite: Path, workers: list[str], option: list[str], message: str) -> None:
+    result = pytester.runpytest("tasks", *option, *workers)
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"ERROR: {message.replace('[', '[[]')}"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_no_model(pytester: pytest.Pytester, suite: Path) -> None:
+    (pytester.path / "conftest.py").unlink()
+    result = pytester.runpytest("tasks/even.yaml")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: no model is named: give --llmeval-model *"])
+
+
+def test_no_model_under_xdist(pytester: pytest.Pytester, suite: Path) -> None:
+    pytest.importorskip("xdist")
+    (pytester.path / "conftest.py").unlink()
+    result = pytester.runpytest("tasks/even.yaml", "-n2")
+    assert result.ret == 4
+    (result.stdout if "no model" in result.stdout.str() else result.stderr).fnmatch_lines(["*no model is named*"])
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
+
+
+def test_model_folder_without_weights(pytester: pytest.Pytester, suite: Path, workers: list[str]) -> None:
+    folder = pytester.mkdir("checkpoint")
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    result = pytester.runpytest("tasks", "--llmeval-model=checkpoint", *workers)
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["ERROR: --llmeval-model: *checkpoint*weights*"])
+
+
+def test_unmatched_fail_on_is_an_error(pytester: pytest.Pytester, suite: Path, workers: list[str]) -> None:
+    result = pytester.runpytest("tasks", "--llmeval-fail-on=odd.acc >= 0.1", *workers)
+    assert result.ret == 4
+    output = result.stdout.str() + result.stderr.str()
+    assert "--llmeval-fail-on" in output
+    assert "odd.acc >= 0.1" in output
+    assert "INTERNALERROR" not in output
+
+
+def test_ini_twins_and_rules(pytester: pytest.Pytester, suite: Path, workers: list[str]) -> None:
+    pytester.makeini("[pytest]\nllmeval_limit = 4\nllmeval_gates =\n    hard.acc >= 0.2 as low\n    gone.acc >= 0.5\n")
+    result = pytester.runpytest("tasks/hard.yaml", "-v", *workers)
+    result.stdout.fnmatch_lines(["*gate[[]low[]]*"])
+    result.stdout.fnmatch_lines(["*1 failed, 3 passed, 2 wrong*"])
