@@ -1,0 +1,178 @@
+"""The Jinja dialect of task files.
+
+As in lm-evaluation-harness: a trailing newline is kept, an undefined field is an error, ``regex_replace`` is a
+filter. Unlike there, templates run sandboxed, with a bound on what they compute and write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+from itertools import islice
+from typing import Any
+
+import jinja2
+from jinja2 import meta
+from jinja2 import nodes
+from jinja2.nativetypes import NativeCodeGenerator
+from jinja2.runtime import Context
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from pytest_llmeval._errors import TemplateError
+from pytest_llmeval._limits import TimeLimitError
+from pytest_llmeval._limits import limited
+
+
+#: Most characters that a template may write for one doc.
+MAX_OUTPUT = 10_000_000
+
+#: Largest number of bits a power may have.
+MAX_BITS = 100_000
+
+
+class OutputLimitError(ValueError):
+    """A template wrote, or multiplied, more than any prompt needs."""
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    """Sandboxed, and bounded where a short template can make a huge value."""
+
+    intercepted_binops = frozenset({"*", "**"})
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        if operator == "*" and max(_size(left, right), _size(right, left)) > MAX_OUTPUT:
+            raise OutputLimitError(f"a product with more than {MAX_OUTPUT:,} elements")
+        if operator == "**" and isinstance(left, int) and isinstance(right, int):
+            if left.bit_length() * right > MAX_BITS:
+                raise OutputLimitError(f"a power with more than {MAX_BITS:,} bits")
+        return super().call_binop(context, operator, left, right)
+
+    @staticmethod
+    def concat(pieces: Iterable[str]) -> str:
+        """How Jinja joins what a template writes; counts on the way, so that an endless loop ends."""
+        kept = []
+        left = MAX_OUTPUT
+        for piece in pieces:
+            kept.append(piece)
+            left -= len(piece)
+            if left < 0:
+                raise OutputLimitError(f"more than {MAX_OUTPUT:,} characters")
+        return "".join(kept)
+
+
+class _TypedGenerator(NativeCodeGenerator):
+    """Leaves the value of an expression as it is; only the text around it is put together beforehand."""
+
+    def _output_child_to_const(self, node: nodes.Expr, frame: Any, finalize: Any) -> Any:
+        if not isinstance(node, nodes.TemplateData):
+            raise nodes.Impossible
+        return super()._output_child_to_const(node, frame, finalize)
+
+
+class _TypedEnvironment(_Environment):
+    """The same dialect, in which a template that puts out one value has the type of that value."""
+
+    code_generator_class = _TypedGenerator
+
+    @staticmethod
+    def concat(pieces: Iterable[Any]) -> Any:
+        rest = iter(pieces)
+        kept = list(islice(rest, 2))
+        if len(kept) == 1 and not isinstance(kept[0], jinja2.Undefined):
+            return kept[0]
+        return _Environment.concat(map(str, chain(kept, rest)))
+
+
+def _size(sequence: Any, times: Any) -> int:
+    if isinstance(sequence, str | bytes | list | tuple) and isinstance(times, int):
+        return len(sequence) * times
+    return 0
+
+
+def _regex_replace(text: str, pattern: str, repl: str, count: int = 0) -> str:
+    return re.sub(pattern, repl, text, count=count)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A template ready to render. `slow`: it can run for long, so each call pays for the time limit (10 us)."""
+
+    template: jinja2.Template
+    fields: frozenset[str]
+    slow: bool
+
+
+@lru_cache(maxsize=2)
+def _environment(typed: bool) -> _Environment:
+    environment = (_TypedEnvironment if typed else _Environment)(
+        undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+    )
+    environment.filters["regex_replace"] = _regex_replace
+    return environment
+
+
+@lru_cache(maxsize=4096)
+def _compile(template: str, typed: bool) -> _Compiled:
+    # Jinja evaluates constant expressions already here.
+    return limited(lambda: _build(template, _environment(typed)))
+
+
+def _build(template: str, environment: _Environment) -> _Compiled:
+    tree = environment.parse(template)
+    slow = next(tree.find_all((nodes.For, nodes.Macro, nodes.Filter)), None) is not None
+    return _Compiled(environment.from_string(template), frozenset(meta.find_undeclared_variables(tree)), slow)
+
+
+def render(template: str, doc: Mapping[str, Any], *, place: str) -> str:
+    """The text of a template for one doc.
+
+    Values of the doc are put in as they are, never rendered a second time. Raises TemplateError, which starts
+    with `place` (task, key, file and line), for a syntax error, a field that the doc does not have, an
+    expression that fails, and a template that computes or writes without end.
+    """
+    text: str = _run(_compiled(template, place), doc, place)
+    return text
+
+
+def evaluate(template: str, doc: Mapping[str, Any], *, place: str) -> Any:
+    """The value of a template for one doc, with its type where it puts out one value.
+
+    ``{{label}}`` of ``{"label": 1}`` is the number 1, ``{{t}}`` of ``{"t": "[1, 2]"}`` the text ``[1, 2]``,
+    ``{% set i = n - 1 %}{{options[i]}}`` whatever stands there; several values, or text around one, make a
+    text, the one that `render` gives. Raises TemplateError as `render` does.
+    """
+    return _run(_compiled(template, place, typed=True), doc, place)
+
+
+def fields(template: str, *, place: str) -> frozenset[str]:
+    """The names that a template takes from the doc. Raises TemplateError if it cannot be compiled."""
+    return _compiled(template, place).fields
+
+
+def _run(compiled: _Compiled, doc: Mapping[str, Any], place: str) -> Any:
+    try:
+        if compiled.slow:
+            return limited(lambda: compiled.template.render(doc))
+        return compiled.template.render(doc)
+    except Exception as error:
+        raise TemplateError(f"{place}: {_reason(error, compiled, doc)}") from error
+
+
+def _compiled(template: str, place: str, typed: bool = False) -> _Compiled:
+    try:
+        return _compile(template, typed)
+    except jinja2.TemplateSyntaxError as error:
+        raise TemplateError(f"{place}: template line {error.lineno}: {error.message}") from error
+    except TimeLimitError as error:
+        raise TemplateError(f"{place}: template: {error}") from error
+
+
+def _reason(error: Exception, compiled: _Compiled, doc: Mapping[str, Any]) -> str:
+    missing = sorted(name for name in compiled.fields - doc.keys() if f"'{name}' is undefined" == str(error))
+    if missing:
+        return f"field {missing[0]!r} is not in the doc (it has: {', '.join(map(str, doc))})"
+    return f"the template fails on this doc: {type(error).__name__}: {error}"
