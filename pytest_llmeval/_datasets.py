@@ -1,0 +1,240 @@
+"""Opening one split of a data set: from files, from a local mirror, from a function, or from the hub.
+
+Whatever lies on this disk is read without any network, and only the files of the split that is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from typing import Any
+
+from pytest_llmeval import _mirror
+from pytest_llmeval import _readers
+from pytest_llmeval._errors import DataError
+from pytest_llmeval._settings import Settings
+from pytest_llmeval._task import DocFunction
+from pytest_llmeval._task import Task
+
+
+if TYPE_CHECKING:
+    import datasets
+
+
+@dataclass(frozen=True, slots=True)
+class LocalData:
+    """A folder on this disk that may hold a data set, and the column types that its README declares by config."""
+
+    layout: _mirror.Layout
+    features: Mapping[str, datasets.Features]
+
+
+#: The folders looked at so far.
+Folders = dict[Path, LocalData]
+
+#: Keys of `dataset_kwargs` that tell `datasets.load_dataset` where to look, not how to read a file.
+_LOADER_KEYS = frozenset(
+    {
+        "cache_dir",
+        "data_dir",
+        "data_files",
+        "download_config",
+        "download_mode",
+        "num_proc",
+        "revision",
+        "save_infos",
+        "storage_options",
+        "streaming",
+        "token",
+        "trust_remote_code",
+        "verification_mode",
+    }
+)
+
+_URL_MEND = (
+    "a task file does not fetch from an address by itself; download the file and name the local path instead "
+    "(relative to the task file)"
+)
+
+
+def open_split(task: Task, settings: Settings, split: str, folders: Folders) -> Any:
+    """The raw split, before `process_docs`: a `datasets.Dataset`, or what `custom_dataset` returns for it.
+
+    `dataset_path` is looked for in the mirror (`settings.data_dir`), beside the task file, in the working folder,
+    and on the hub, in this order; `folders` remembers what was found on this disk. Raises DataError, which names
+    the data set, its config, the split, the places looked at and the mend.
+    """
+    path = task.dataset_path
+    if task.custom_dataset is not None:
+        return _from_function(task, task.custom_dataset, split)
+    if path is None:
+        raise DataError(f"{describe(task, split)}: no dataset_path is given ({task.path})")
+    if "://" in path:
+        raise DataError(f"{describe(task, split)}: {_URL_MEND}")
+    if path in _readers.READERS:
+        return _from_named_files(task, path, settings, split)
+    looked: list[str] = []
+    local = _find_folder(task, path, settings, looked, folders)
+    return _from_hub(task, path, split, looked) if local is None else _from_folder(task, local, split)
+
+
+def describe(task: Task, split: str | None) -> str:
+    """``task t: data set org/name (config c), split 's'``."""
+    source = task.dataset_path or ("of its custom_dataset" if task.custom_dataset else "(none)")
+    config = f" (config {task.dataset_name})" if task.dataset_name else ""
+    return f"task {task.name}: data set {source}{config}" + (f", split {split!r}" if split else "")
+
+
+def _no_such_split(task: Task, split: str, place: object, known: Sequence[str]) -> DataError:
+    keys = ("test_split", "validation_split", "training_split")
+    key = next((key for key in keys if getattr(task, key) == split), "fewshot_split")
+    have = ", ".join(known) if known else "none"
+    return DataError(
+        f"{describe(task, split)}: {place} has no such split (it has: {have}); correct {key} in "
+        f"{task.path}:{task.line_of(key)}, or add the split's files"
+    )
+
+
+def _from_function(task: Task, function: DocFunction, split: str) -> Any:
+    """`custom_dataset` is called with metadata and dataset_kwargs, and returns splits by name."""
+    metadata = {key: value for key, value in task.metadata.items() if key != "gates"}
+    name = getattr(function, "__name__", "custom_dataset")
+    place = f"{task.path}:{task.line_of('custom_dataset')}"
+    try:
+        with _readers.quiet_and_settled():
+            splits = function(**metadata, **task.dataset_kwargs)
+    except Exception as error:
+        raise DataError(f"{describe(task, split)}: {name} raised {type(error).__name__}: {error} ({place})") from error
+    if not isinstance(splits, Mapping):
+        raise DataError(
+            f"{describe(task, split)}: {name} returned {type(splits).__name__}, expected splits by name ({place})"
+        )
+    if split not in splits:
+        raise _no_such_split(task, split, name, list(splits))
+    return splits[split]
+
+
+def _from_named_files(task: Task, kind: str, settings: Settings, split: str) -> datasets.Dataset:
+    data_files = task.dataset_kwargs.get("data_files")
+    if data_files is None:
+        raise DataError(
+            f"{describe(task, split)}: dataset_path {kind} needs dataset_kwargs: {{data_files: {{{split}: FILE}}}} "
+            f"({task.path}:{task.line_of('dataset_path')})"
+        )
+    patterns = _mirror.split_patterns(data_files)
+    if split not in patterns:
+        raise _no_such_split(task, split, "data_files", list(patterns))
+    files = [path for pattern in patterns[split] for path in _named_files(task, settings, split, pattern)]
+    return _read(task, split, kind, files, _reader_options(task))
+
+
+def _named_files(task: Task, settings: Settings, split: str, pattern: str) -> Sequence[Path]:
+    """The files of one entry of `data_files`: beside the task file, else (as in the peer) in the working folder."""
+    if "://" in pattern:
+        return _mirrored_file(task, settings, split, pattern)
+    below = str(task.dataset_kwargs.get("data_dir") or "")
+    places = [task.path.parent / below, Path.cwd() / below]
+    for place in places:
+        if files := _mirror.matching(place, [pattern]):
+            return files
+    looked = " and ".join(dict.fromkeys(str(place / pattern) for place in places))
+    raise DataError(f"{describe(task, split)}: no such file; looked for {looked}. Correct data_files in {task.path}")
+
+
+def _mirrored_file(task: Task, settings: Settings, split: str, url: str) -> Sequence[Path]:
+    """``hf://datasets/org/name/path`` as ``DIR/org/name/path`` of the mirror; every other address is refused."""
+    hub = "hf://datasets/"
+    if not url.startswith(hub):
+        raise DataError(f"{describe(task, split)}: data_files names {url}: {_URL_MEND}")
+    inside = url.removeprefix(hub)
+    files = () if settings.data_dir is None else _mirror.matching(settings.data_dir, [inside])
+    if not files:
+        raise DataError(
+            f"{describe(task, split)}: data_files names {url}: {_URL_MEND}, or put it at DIR/{inside} and give "
+            f"--llmeval-data DIR (now {settings.data_dir or 'not given'})"
+        )
+    return files
+
+
+def _find_folder(task: Task, path: str, settings: Settings, looked: list[str], folders: Folders) -> LocalData | None:
+    """The folder of this disk that holds the data set; the places without it are added to `looked`."""
+    mirror = [settings.data_dir] if settings.data_dir is not None and not Path(path).is_absolute() else []
+    for base in dict.fromkeys([*mirror, task.path.parent, Path.cwd()]):
+        folder = base / path
+        if folder not in folders and folder.is_dir():
+            layout = _mirror.read_layout(folder)
+            folders[folder] = LocalData(layout, _readers.declared_features(folder) if layout.typed else {})
+        if folder in folders and folders[folder].layout.holds_data:
+            return folders[folder]
+        looked.append(f"{folder} ({'holds no data files' if folder in folders else 'no such folder'})")
+    return None
+
+
+def _from_folder(task: Task, local: LocalData, split: str) -> datasets.Dataset:
+    layout = local.layout
+    try:
+        config = layout.config(task.dataset_name)
+        splits = _splits(task, layout)
+    except DataError as error:
+        place = f"{task.path}:{task.line_of('dataset_name')}"
+        raise DataError(f"{describe(task, split)}: {error}; correct dataset_name in {place}") from error
+    files = _mirror.lookup(splits, split)
+    if not files:
+        raise _no_such_split(task, split, layout.folder, list(splits))
+    kind = _mirror.format_of(files[0])
+    if kind is None:
+        known = ", ".join(_mirror.FORMATS)
+        raise DataError(f"{describe(task, split)}: {files[0]} is of no format that is read here; convert it to {known}")
+    options = {**(config.options if config else {}), **_reader_options(task)}
+    features = local.features.get(task.dataset_name or layout.default or "default")
+    return _read(task, split, kind, files, options, features)
+
+
+def _splits(task: Task, layout: _mirror.Layout) -> _mirror.Splits:
+    """The splits of the task's configuration, or those of its own `data_files` (relative to the data set)."""
+    data_files = task.dataset_kwargs.get("data_files")
+    if data_files is None:
+        return layout.splits(task.dataset_name)
+    folder = layout.folder / str(task.dataset_kwargs.get("data_dir") or "")
+    found = {split: _mirror.matching(folder, globs) for split, globs in _mirror.split_patterns(data_files).items()}
+    return {split: files for split, files in found.items() if files}
+
+
+def _reader_options(task: Task) -> dict[str, Any]:
+    return {key: value for key, value in task.dataset_kwargs.items() if key not in _LOADER_KEYS}
+
+
+def _read(
+    task: Task,
+    split: str,
+    kind: str,
+    files: Sequence[Path],
+    options: Mapping[str, Any],
+    features: datasets.Features | None = None,
+) -> datasets.Dataset:
+    try:
+        return _readers.read(kind, files, options, features)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {' '.join(str(error.__cause__ or error).split())}"
+        names = ", ".join(map(str, files))
+        raise DataError(f"{describe(task, split)}: {names} cannot be read as {kind} ({reason})") from error
+
+
+def _from_hub(task: Task, path: str, split: str, looked: Sequence[str]) -> datasets.Dataset:
+    import datasets
+
+    refused = {"trust_remote_code", "streaming"}
+    kwargs = {key: value for key, value in task.dataset_kwargs.items() if key not in refused}
+    try:
+        with _readers.quiet_and_settled():
+            return datasets.load_dataset(path, task.dataset_name, split=split, **kwargs)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise DataError(
+            f"{describe(task, split)}: it cannot be had. Looked for {', '.join(looked)}, and on the Hugging Face hub "
+            f"({reason}). Put it at DIR/{path}, laid out as on the hub, and give --llmeval-data DIR; or go online "
+            "(for a gated one: log in, and accept its terms)"
+        ) from error
