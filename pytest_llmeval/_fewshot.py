@@ -1,0 +1,118 @@
+"""Which solved examples stand before a doc: a function of task, seed and doc, never of what else is run.
+
+The draws are those of lm-evaluation-harness when it runs all docs of a task in one process: one generator per
+task, seeded once, consumed doc by doc. They are made in that order up to the doc asked for and remembered, so
+that any selection of docs, in any order and in any process, gets the examples of the full run.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import islice
+
+from pytest_llmeval._docs import TaskDocs
+from pytest_llmeval._errors import DataError
+from pytest_llmeval._settings import Settings
+from pytest_llmeval._task import DocData
+from pytest_llmeval._task import Task
+
+
+def num_fewshot(task: Task, settings: Settings) -> int:
+    """How many examples stand before each doc: the run's setting, else the task's, else none."""
+    return (task.num_fewshot or 0) if settings.num_fewshot is None else settings.num_fewshot
+
+
+class Shots:
+    """The examples of every doc of one task."""
+
+    def __init__(self, task: Task, docs: TaskDocs, settings: Settings) -> None:
+        self._task = task
+        self._docs = docs
+        self._seed = settings.fewshot_seed
+        self._n = num_fewshot(task, settings)
+        self._rng = random.Random(self._seed)  # noqa: S311 - the peer's draws, no secret
+        #: Indices into the pool, of doc 0, 1, ... as far as drawn.
+        self._drawn: list[tuple[int, ...]] = []
+
+    def for_doc(self, index: int) -> tuple[DocData, ...]:
+        """The examples of one doc, in the order in which they are shown.
+
+        Raises DataError where the pool has fewer than asked for besides the doc itself.
+        """
+        if self._n == 0:
+            return ()
+        pool = self._docs.fewshot_pool()
+        if self._task.fewshot.sampler == "first_n":
+            return self._first(pool, index)
+        while len(self._drawn) <= index:
+            self._drawn.append(self._draw(pool, len(self._drawn)))
+        return tuple(pool[i] for i in self._drawn[index])
+
+    @property
+    def _same_split(self) -> bool:
+        return self._docs.fewshot_split == self._docs.split
+
+    @property
+    def _peer_excludes(self) -> bool:
+        """Whether the peer draws one more and removes the doc: it compares the names written in the task file.
+
+        That is also so where both are absent: examples of the training split, docs of the validation split.
+        """
+        return self._task.fewshot.split == self._task.test_split
+
+    def _first(self, pool: Sequence[DocData], index: int) -> tuple[DocData, ...]:
+        excludes = self._same_split or self._peer_excludes
+        others = (i for i in range(len(pool)) if not (excludes and self._is_doc(pool, i, index)))
+        first = tuple(pool[i] for i in islice(others, self._n))
+        if len(first) < self._n:
+            raise self._too_few(len(first), pool)
+        return first
+
+    def _draw(self, pool: Sequence[DocData], index: int) -> tuple[int, ...]:
+        """Examples of the next doc. Every doc takes the same numbers from the generator as it does in the peer."""
+        if self._peer_excludes:
+            # One more than asked for, where there is one: in the peer a pool of exactly n is an error here.
+            drawn = self._sample(range(len(pool)), min(self._n + 1, max(self._n, len(pool))), pool)
+            kept = [i for i in drawn if not self._is_doc(pool, i, index)][: self._n]
+            return tuple(kept if len(kept) == self._n else self._sample(self._others(pool, index), self._n, pool))
+        if self._same_split and len(pool) <= self._n:
+            raise self._too_few(len(self._others(pool, index)), pool)
+        drawn = self._sample(range(len(pool)), self._n, pool)
+        return self._without_doc(pool, drawn, index) if self._same_split else tuple(drawn)
+
+    def _without_doc(self, pool: Sequence[DocData], drawn: Sequence[int], index: int) -> tuple[int, ...]:
+        """The draw with others in place of the doc itself, which the peer shows as its own example.
+
+        The others come from a generator of this doc's own, so that all other docs keep the peer's draws.
+        """
+        kept = [i for i in drawn if not self._is_doc(pool, i, index)]
+        missing = self._n - len(kept)
+        if not missing:
+            return tuple(drawn)
+        left = [i for i in self._others(pool, index) if i not in kept]
+        if len(left) < missing:
+            raise self._too_few(len(kept) + len(left), pool)
+        own = random.Random(f"{self._seed}/{index}")  # noqa: S311
+        return (*kept, *own.sample(left, missing))
+
+    def _sample(self, candidates: Sequence[int], n: int, pool: Sequence[DocData]) -> list[int]:
+        if len(candidates) < n:
+            raise self._too_few(len(candidates), pool)
+        return self._rng.sample(candidates, n)
+
+    def _is_doc(self, pool: Sequence[DocData], i: int, index: int) -> bool:
+        """Whether an example is the doc: by its content (which also finds copies), else by its row."""
+        return pool[i] == self._docs[index] or self._docs.row_of_example(i) == index
+
+    def _others(self, pool: Sequence[DocData], index: int) -> list[int]:
+        return [i for i in range(len(pool)) if not self._is_doc(pool, i, index)]
+
+    def _too_few(self, have: int, pool: Sequence[DocData]) -> DataError:
+        task, split = self._task, self._docs.fewshot_split
+        source = "fewshot_config samples" if split is None else f"split {split!r}"
+        besides = f" besides the evaluated doc (of {len(pool)})" if have < len(pool) else ""
+        return DataError(
+            f"task {task.name}: {self._n} examples are asked for, but {source} has {have}{besides}; lower num_fewshot "
+            f"({task.path}:{task.line_of('num_fewshot')}) or draw them from another split (fewshot_split)"
+        )
