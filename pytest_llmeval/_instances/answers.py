@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from pytest_llmeval._fields import as_index
-from pytest_llmeval._fields import written_index
+from pytest_llmeval._instances.fields import as_index
+from pytest_llmeval._instances.fields import written_index
 from pytest_llmeval._task import OutputType
 
 

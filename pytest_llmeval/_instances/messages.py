@@ -45,19 +45,19 @@ def example_turns(
     return (Turn("user", question, delimiter), Turn("assistant", reply, fewshot_delimiter))
 
 
-def plain(turns: Sequence[Turn]) -> str:
+def plain_text(turns: Sequence[Turn]) -> str:
     """The prompt without a chat template."""
     return "".join(turn.content + turn.delimiter for turn in turns)
 
 
-def messages(turns: Sequence[Turn], multiturn: bool) -> list[dict[str, str]]:
+def chat_messages(turns: Sequence[Turn], multiturn: bool) -> list[dict[str, str]]:
     """The prompt as chat messages: every turn one, or all examples and the question in one user message."""
     if multiturn:
         return [_message(turn) for turn in turns]
     head = list(turns[:1]) if turns[0].role == "system" else []
     tail = list(turns[-1:]) if turns[-1].role == "assistant" else []
     asked = turns[len(head) : len(turns) - len(tail)]
-    content = plain(asked[:-1]) + asked[-1].content
+    content = plain_text(asked[:-1]) + asked[-1].content
     return [_message(turn) for turn in [*head, Turn("user", content), *tail]]
 
 

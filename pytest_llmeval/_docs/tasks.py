@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import math
-import random
-from collections.abc import Iterator
-from collections.abc import Mapping
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
-from typing import overload
 
-from pytest_llmeval._datasets import Folders
-from pytest_llmeval._datasets import describe
-from pytest_llmeval._datasets import open_split
+from pytest_llmeval._docs.calls import call
+from pytest_llmeval._docs.opening import Opened
+from pytest_llmeval._docs.opening import describe
+from pytest_llmeval._docs.opening import open_split
+from pytest_llmeval._docs.rows import as_rows
 from pytest_llmeval._errors import DataError
-from pytest_llmeval._errors import SettingError
-from pytest_llmeval._readers import quiet_and_settled
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import DocData
 from pytest_llmeval._task import DocFunction
 from pytest_llmeval._task import Task
-
-
-#: Rows turned into Python objects at a time: one by one costs 40 us a row, in blocks of some hundred 2 us.
-_BLOCK = 256
 
 
 class DataSource:
@@ -32,7 +22,7 @@ class DataSource:
 
     def __init__(self) -> None:
         self._splits: dict[tuple[Any, ...], Any] = {}
-        self._folders: Folders = {}
+        self._opened = Opened()
 
     def split(self, task: Task, settings: Settings, split: str) -> Any:
         """The raw split, before `process_docs`. Raises DataError."""
@@ -47,7 +37,7 @@ class DataSource:
             split,
         )
         if key not in self._splits:
-            self._splits[key] = open_split(task, settings, split, self._folders)
+            self._splits[key] = open_split(task, settings, split, self._opened)
         return self._splits[key]
 
 
@@ -131,8 +121,10 @@ class TaskDocs:
         return rows if indices is None else self._picked(rows, indices)
 
     def _open(self, split: str, process: DocFunction | None) -> Sequence[DocData]:
+        key = "process_docs" if process is not None else "custom_dataset"
+        where = f"{describe(self.task, split)}, {key} ({self.task.path}:{self.task.line_of(key)})"
         data = self._source.split(self.task, self._settings, split)
-        return _as_rows(data if process is None else _processed(self.task, split, process, data), self.task, split)
+        return as_rows(data if process is None else call(process, where, data), where)
 
     def _picked(self, rows: Sequence[DocData], indices: Sequence[int]) -> Sequence[DocData]:
         wrong = [index for index in indices if not 0 <= index < len(rows)]
@@ -153,100 +145,9 @@ def open_docs(task: Task, settings: Settings, source: DataSource | None = None) 
     return TaskDocs(task, settings, source or DataSource())
 
 
-def select(n: int, settings: Settings) -> Sequence[int]:
-    """Which of `n` docs (counted after `process_docs`) this run asks for, ascending.
-
-    `settings.limit` is a count, or below 1 a share of which the ceiling is taken, exactly: 0.07 of 100 is 7. With
-    `sample_seed` as many docs are drawn at random; a larger sample by the same seed holds the smaller one.
-    """
-    if settings.limit is None:
-        return range(n)
-    count = min(n, _count(n, settings.limit))
-    if settings.sample_seed is None:
-        return range(count)
-    order = list(range(n))
-    random.Random(settings.sample_seed).shuffle(order)  # noqa: S311 - a sample, no secret
-    return sorted(order[:count])
-
-
-def _count(n: int, limit: int | float) -> int:
-    if not 0 < limit < math.inf or (limit >= 1 and limit != int(limit)):
-        raise SettingError(f"limit: expected a number of docs (10) or a share below 1 (0.1), got {limit!r}")
-    if limit >= 1:
-        return int(limit)
-    # By way of its shortest decimal: the float nearest to 0.07 is larger than 7/100, and its ceiling would be 8.
-    return math.ceil(Fraction(repr(limit)) * n)
-
-
-class _TableRows(Sequence[DocData]):
-    """A `datasets.Dataset` as plain dicts, made in blocks when they are first read."""
-
-    def __init__(self, table: Any) -> None:
-        self._table = table
-        self._blocks: dict[int, list[DocData]] = {}
-
-    def __len__(self) -> int:
-        return len(self._table)
-
-    @overload
-    def __getitem__(self, index: int) -> DocData: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[DocData]: ...
-
-    def __getitem__(self, index: int | slice) -> DocData | Sequence[DocData]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        place = range(len(self))[index]
-        number, offset = divmod(place, _BLOCK)
-        if number not in self._blocks:
-            columns = self._table[number * _BLOCK : (number + 1) * _BLOCK]
-            self._blocks[number] = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        return self._blocks[number][offset]
-
-    def __iter__(self) -> Iterator[DocData]:
-        return (self[i] for i in range(len(self)))
-
-
-def _as_rows(data: Any, task: Task, split: str) -> Sequence[DocData]:
-    if hasattr(data, "column_names") and hasattr(data, "__len__"):
-        return _TableRows(data)
-    try:
-        rows = list(data)
-    except TypeError:
-        rows = [data]
-    if not all(isinstance(row, Mapping) for row in rows):
-        odd = next(row for row in rows if not isinstance(row, Mapping))
-        process = "process_docs" if task.process_docs else "custom_dataset"
-        raise DataError(
-            f"{describe(task, split)}: {process} gave docs of type {type(odd).__name__}; a data set or a list of "
-            f"dicts is expected ({task.path}:{task.line_of(process)})"
-        )
-    return rows
-
-
-def _processed(task: Task, split: str, process: DocFunction, data: Any) -> Any:
-    try:
-        with quiet_and_settled():
-            return process(data)
-    except Exception as error:
-        name = getattr(process, "__name__", "process_docs")
-        raise DataError(
-            f"{describe(task, split)}: process_docs {name} raised {type(error).__name__}: {error} "
-            f"({task.path}:{task.line_of('process_docs')})"
-        ) from error
-
-
 def _written_samples(task: Task) -> Sequence[DocData]:
     samples = task.fewshot.samples
     if not callable(samples):
         return samples or ()
-    try:
-        with quiet_and_settled():
-            rows = samples()
-    except Exception as error:
-        raise DataError(
-            f"task {task.name}: fewshot_config samples {getattr(samples, '__name__', '')} raised "
-            f"{type(error).__name__}: {error} ({task.path}:{task.line_of('fewshot_config')})"
-        ) from error
-    return _as_rows(rows, task, "fewshot_config.samples")
+    where = f"task {task.name}: fewshot_config samples ({task.path}:{task.line_of('fewshot_config')})"
+    return as_rows(call(samples, where), where)

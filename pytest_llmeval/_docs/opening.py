@@ -8,12 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 from typing import Any
 
-from pytest_llmeval import _mirror
-from pytest_llmeval import _readers
+from pytest_llmeval._docs import readers
+from pytest_llmeval._docs.calls import call
+from pytest_llmeval._docs.calls import quiet_and_settled
+from pytest_llmeval._docs.layout import FORMATS
+from pytest_llmeval._docs.layout import Layout
+from pytest_llmeval._docs.layout import Splits
+from pytest_llmeval._docs.layout import format_of
+from pytest_llmeval._docs.layout import lookup
+from pytest_llmeval._docs.layout import matching
+from pytest_llmeval._docs.layout import read_layout
+from pytest_llmeval._docs.layout import split_patterns
 from pytest_llmeval._errors import DataError
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import DocFunction
@@ -28,12 +38,17 @@ if TYPE_CHECKING:
 class LocalData:
     """A folder on this disk that may hold a data set, and the column types that its README declares by config."""
 
-    layout: _mirror.Layout
+    layout: Layout
     features: Mapping[str, datasets.Features]
 
 
-#: The folders looked at so far.
-Folders = dict[Path, LocalData]
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What was found so far: folders on this disk, and the splits that functions of task files returned."""
+
+    folders: dict[Path, LocalData] = field(default_factory=dict)
+    made: dict[tuple[DocFunction, str], Any] = field(default_factory=dict)
+
 
 #: Keys of `dataset_kwargs` that tell `datasets.load_dataset` where to look, not how to read a file.
 _LOADER_KEYS = frozenset(
@@ -60,24 +75,24 @@ _URL_MEND = (
 )
 
 
-def open_split(task: Task, settings: Settings, split: str, folders: Folders) -> Any:
+def open_split(task: Task, settings: Settings, split: str, opened: Opened) -> Any:
     """The raw split, before `process_docs`: a `datasets.Dataset`, or what `custom_dataset` returns for it.
 
     `dataset_path` is looked for in the mirror (`settings.data_dir`), beside the task file, in the working folder,
-    and on the hub, in this order; `folders` remembers what was found on this disk. Raises DataError, which names
+    and on the hub, in this order; `opened` is added to. Raises DataError, which names
     the data set, its config, the split, the places looked at and the mend.
     """
     path = task.dataset_path
     if task.custom_dataset is not None:
-        return _from_function(task, task.custom_dataset, split)
+        return _from_function(task, task.custom_dataset, split, opened)
     if path is None:
         raise DataError(f"{describe(task, split)}: no dataset_path is given ({task.path})")
     if "://" in path:
         raise DataError(f"{describe(task, split)}: {_URL_MEND}")
-    if path in _readers.READERS:
+    if path in readers.READERS:
         return _from_named_files(task, path, settings, split)
     looked: list[str] = []
-    local = _find_folder(task, path, settings, looked, folders)
+    local = _find_folder(task, path, settings, looked, opened.folders)
     return _from_hub(task, path, split, looked) if local is None else _from_folder(task, local, split)
 
 
@@ -98,22 +113,18 @@ def _no_such_split(task: Task, split: str, place: object, known: Sequence[str]) 
     )
 
 
-def _from_function(task: Task, function: DocFunction, split: str) -> Any:
+def _from_function(task: Task, function: DocFunction, split: str, opened: Opened) -> Any:
     """`custom_dataset` is called with metadata and dataset_kwargs, and returns splits by name."""
-    metadata = {key: value for key, value in task.metadata.items() if key != "gates"}
-    name = getattr(function, "__name__", "custom_dataset")
-    place = f"{task.path}:{task.line_of('custom_dataset')}"
-    try:
-        with _readers.quiet_and_settled():
-            splits = function(**metadata, **task.dataset_kwargs)
-    except Exception as error:
-        raise DataError(f"{describe(task, split)}: {name} raised {type(error).__name__}: {error} ({place})") from error
+    kwargs = {**{key: value for key, value in task.metadata.items() if key != "gates"}, **task.dataset_kwargs}
+    where = f"{describe(task, split)} ({task.path}:{task.line_of('custom_dataset')})"
+    key = (function, repr(kwargs))
+    if key not in opened.made:
+        opened.made[key] = call(function, where, **kwargs)
+    splits = opened.made[key]
     if not isinstance(splits, Mapping):
-        raise DataError(
-            f"{describe(task, split)}: {name} returned {type(splits).__name__}, expected splits by name ({place})"
-        )
+        raise DataError(f"{where}: custom_dataset returned {type(splits).__name__}, expected splits by name")
     if split not in splits:
-        raise _no_such_split(task, split, name, list(splits))
+        raise _no_such_split(task, split, "custom_dataset", list(splits))
     return splits[split]
 
 
@@ -124,7 +135,7 @@ def _from_named_files(task: Task, kind: str, settings: Settings, split: str) -> 
             f"{describe(task, split)}: dataset_path {kind} needs dataset_kwargs: {{data_files: {{{split}: FILE}}}} "
             f"({task.path}:{task.line_of('dataset_path')})"
         )
-    patterns = _mirror.split_patterns(data_files)
+    patterns = split_patterns(data_files)
     if split not in patterns:
         raise _no_such_split(task, split, "data_files", list(patterns))
     files = [path for pattern in patterns[split] for path in _named_files(task, settings, split, pattern)]
@@ -138,7 +149,7 @@ def _named_files(task: Task, settings: Settings, split: str, pattern: str) -> Se
     below = str(task.dataset_kwargs.get("data_dir") or "")
     places = [task.path.parent / below, Path.cwd() / below]
     for place in places:
-        if files := _mirror.matching(place, [pattern]):
+        if files := matching(place, [pattern]):
             return files
     looked = " and ".join(dict.fromkeys(str(place / pattern) for place in places))
     raise DataError(f"{describe(task, split)}: no such file; looked for {looked}. Correct data_files in {task.path}")
@@ -150,7 +161,7 @@ def _mirrored_file(task: Task, settings: Settings, split: str, url: str) -> Sequ
     if not url.startswith(hub):
         raise DataError(f"{describe(task, split)}: data_files names {url}: {_URL_MEND}")
     inside = url.removeprefix(hub)
-    files = () if settings.data_dir is None else _mirror.matching(settings.data_dir, [inside])
+    files = () if settings.data_dir is None else matching(settings.data_dir, [inside])
     if not files:
         raise DataError(
             f"{describe(task, split)}: data_files names {url}: {_URL_MEND}, or put it at DIR/{inside} and give "
@@ -159,14 +170,16 @@ def _mirrored_file(task: Task, settings: Settings, split: str, url: str) -> Sequ
     return files
 
 
-def _find_folder(task: Task, path: str, settings: Settings, looked: list[str], folders: Folders) -> LocalData | None:
+def _find_folder(
+    task: Task, path: str, settings: Settings, looked: list[str], folders: dict[Path, LocalData]
+) -> LocalData | None:
     """The folder of this disk that holds the data set; the places without it are added to `looked`."""
     mirror = [settings.data_dir] if settings.data_dir is not None and not Path(path).is_absolute() else []
     for base in dict.fromkeys([*mirror, task.path.parent, Path.cwd()]):
         folder = base / path
         if folder not in folders and folder.is_dir():
-            layout = _mirror.read_layout(folder)
-            folders[folder] = LocalData(layout, _readers.declared_features(folder) if layout.typed else {})
+            layout = read_layout(folder)
+            folders[folder] = LocalData(layout, readers.declared_features(folder) if layout.typed else {})
         if folder in folders and folders[folder].layout.holds_data:
             return folders[folder]
         looked.append(f"{folder} ({'holds no data files' if folder in folders else 'no such folder'})")
@@ -181,25 +194,25 @@ def _from_folder(task: Task, local: LocalData, split: str) -> datasets.Dataset:
     except DataError as error:
         place = f"{task.path}:{task.line_of('dataset_name')}"
         raise DataError(f"{describe(task, split)}: {error}; correct dataset_name in {place}") from error
-    files = _mirror.lookup(splits, split)
+    files = lookup(splits, split)
     if not files:
         raise _no_such_split(task, split, layout.folder, list(splits))
-    kind = _mirror.format_of(files[0])
+    kind = format_of(files[0])
     if kind is None:
-        known = ", ".join(_mirror.FORMATS)
+        known = ", ".join(FORMATS)
         raise DataError(f"{describe(task, split)}: {files[0]} is of no format that is read here; convert it to {known}")
     options = {**(config.options if config else {}), **_reader_options(task)}
     features = local.features.get(task.dataset_name or layout.default or "default")
     return _read(task, split, kind, files, options, features)
 
 
-def _splits(task: Task, layout: _mirror.Layout) -> _mirror.Splits:
+def _splits(task: Task, layout: Layout) -> Splits:
     """The splits of the task's configuration, or those of its own `data_files` (relative to the data set)."""
     data_files = task.dataset_kwargs.get("data_files")
     if data_files is None:
         return layout.splits(task.dataset_name)
     folder = layout.folder / str(task.dataset_kwargs.get("data_dir") or "")
-    found = {split: _mirror.matching(folder, globs) for split, globs in _mirror.split_patterns(data_files).items()}
+    found = {split: matching(folder, globs) for split, globs in split_patterns(data_files).items()}
     return {split: files for split, files in found.items() if files}
 
 
@@ -216,7 +229,7 @@ def _read(
     features: datasets.Features | None = None,
 ) -> datasets.Dataset:
     try:
-        return _readers.read(kind, files, options, features)
+        return readers.read(kind, files, options, features)
     except Exception as error:
         reason = f"{type(error).__name__}: {' '.join(str(error.__cause__ or error).split())}"
         names = ", ".join(map(str, files))
@@ -229,7 +242,7 @@ def _from_hub(task: Task, path: str, split: str, looked: Sequence[str]) -> datas
     refused = {"trust_remote_code", "streaming"}
     kwargs = {key: value for key, value in task.dataset_kwargs.items() if key not in refused}
     try:
-        with _readers.quiet_and_settled():
+        with quiet_and_settled():
             return datasets.load_dataset(path, task.dataset_name, split=split, **kwargs)
     except Exception as error:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -1,0 +1,122 @@
+"""The calls of a model that a doc takes: its prompt, and what is asked about it, by output type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+from typing import TypeAlias
+
+from pytest_llmeval._instances.fields import text_of
+from pytest_llmeval._instances.generation import generation_kwargs
+from pytest_llmeval._instances.messages import chat_messages
+from pytest_llmeval._instances.messages import ends_with_space
+from pytest_llmeval._instances.messages import plain_text
+from pytest_llmeval._instances.messages import question_turns
+from pytest_llmeval._instances.messages import system_turn
+from pytest_llmeval._instances.rendering import render_example
+from pytest_llmeval._instances.values import ChatTemplate
+from pytest_llmeval._instances.values import Instance
+from pytest_llmeval._instances.values import RenderedDoc
+from pytest_llmeval._instances.values import RequestKind
+from pytest_llmeval._settings import Settings
+from pytest_llmeval._task import DocData
+from pytest_llmeval._task import OutputType
+from pytest_llmeval._task import Task
+
+
+#: (index, repeat, arguments) of each request of a doc.
+Requests: TypeAlias = Iterator[tuple[int, int, tuple[Any, ...]]]
+
+
+def instances_for(
+    task: Task, doc: RenderedDoc, shots: Sequence[DocData], settings: Settings, chat: ChatTemplate | None
+) -> tuple[Instance, ...]:
+    """The requests of one doc, with its examples in front; `chat` writes the prompt as messages of a chat.
+
+    ``multiple_choice``: one loglikelihood per choice, then, for acc_mutual_info, one per choice without context.
+    ``loglikelihood``: one, of the target. ``loglikelihood_rolling``: one, of the whole target. ``generate_until``:
+    one per repeat. The contexts of one doc are one object where they are equal. Raises TemplateError or DataError.
+    """
+    kind, build = _REQUESTS[task.output_type]
+    return tuple(
+        Instance(kind, task.name, doc.index, index, repeat, arguments)
+        for index, repeat, arguments in build(task, doc, shots, settings, chat)
+    )
+
+
+def contexts(
+    task: Task, doc: RenderedDoc, shots: Sequence[DocData], settings: Settings, chat: ChatTemplate | None
+) -> tuple[str, ...]:
+    """The prompts of a doc: one, or one per option where the options stand in the prompt."""
+    which = f"doc {doc.index}"
+    before = system_turn(settings.system, text_of(task.description, task, doc.data, which), task.fewshot_delimiter)
+    for shot in shots:
+        before += render_example(task, shot)
+    prefix = text_of(task.gen_prefix, task, doc.data, which)
+    questions, delimiter = ((doc.text,), task.target_delimiter) if doc.inputs is None else (doc.inputs, "")
+    prompts = []
+    for question in questions:
+        turns = (*before, *question_turns(question, prefix, delimiter))
+        if chat is None:
+            prompts.append(plain_text(turns))
+        else:
+            prompts.append(chat(chat_messages(turns, settings.fewshot_multiturn), not prefix))
+    return tuple(prompts)
+
+
+def _choice_requests(
+    task: Task, doc: RenderedDoc, shots: Sequence[DocData], settings: Settings, chat: ChatTemplate | None
+) -> Requests:
+    prompts = contexts(task, doc, shots, settings, chat)
+    delimiter = task.target_delimiter if chat is None else _delimiter_in_chat(task, doc)
+    choices = doc.choices or ()
+    if doc.inputs is None:
+        pairs = [(prompts[0], delimiter + choice) for choice in choices]
+    else:
+        pairs = [(prompt, delimiter + doc.references[0]) for prompt in prompts]
+    if any(metric.name == "acc_mutual_info" for metric in task.metrics):
+        pairs += [("", delimiter + choice) for choice in choices]
+    return ((index, 0, pair) for index, pair in enumerate(pairs))
+
+
+def _delimiter_in_chat(task: Task, doc: RenderedDoc) -> str:
+    """After a chat template's header nothing parts prompt and choice; after a begun reply the delimiter does."""
+    prefix = text_of(task.gen_prefix, task, doc.data, f"doc {doc.index}")
+    return task.target_delimiter if prefix and not ends_with_space(prefix) else ""
+
+
+def _target_request(
+    task: Task, doc: RenderedDoc, shots: Sequence[DocData], settings: Settings, chat: ChatTemplate | None
+) -> Requests:
+    (prompt,) = contexts(task, doc, shots, settings, chat)
+    yield 0, 0, (prompt, doc.references[0])
+
+
+def _rolling_request(
+    task: Task, doc: RenderedDoc, shots: Sequence[DocData], settings: Settings, chat: ChatTemplate | None
+) -> Requests:
+    yield 0, 0, (doc.references[0],)
+
+
+def _generation_requests(
+    task: Task, doc: RenderedDoc, shots: Sequence[DocData], settings: Settings, chat: ChatTemplate | None
+) -> Requests:
+    (prompt,) = contexts(task, doc, shots, settings, chat)
+    kwargs = generation_kwargs(task, settings)
+    for repeat in range(task.repeats):
+        yield 0, repeat, (prompt, replace(kwargs, repeat=repeat))
+
+
+_REQUESTS: Mapping[OutputType, tuple[RequestKind, Callable[..., Requests]]] = MappingProxyType(
+    {
+        "multiple_choice": ("loglikelihood", _choice_requests),
+        "loglikelihood": ("loglikelihood", _target_request),
+        "loglikelihood_rolling": ("loglikelihood_rolling", _rolling_request),
+        "generate_until": ("generate_until", _generation_requests),
+    }
+)

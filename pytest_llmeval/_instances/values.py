@@ -1,0 +1,57 @@
+"""A doc worked out, and a call of a model, as frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from typing import Literal
+from typing import TypeAlias
+
+from pytest_llmeval._task import DocData
+
+
+RequestKind: TypeAlias = Literal["loglikelihood", "loglikelihood_rolling", "generate_until"]
+
+#: Renders chat messages (``{"role": ..., "content": ...}``) to a prompt. The flag asks for the header of a
+#: new reply; without it the last message, an assistant's, is left open for the model to continue.
+ChatTemplate: TypeAlias = Callable[[list[dict[str, str]], bool], str]
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedDoc:
+    """One doc with every field of its task worked out, once, with its type.
+
+    `text`: the prompt of the doc itself, without description and examples. `choices`: the option texts, None
+    where the task has none. `gold`: indices of the right choices, empty where none applies. `references`: the
+    right answers as texts: what a generation is compared with, what a loglikelihood or rolling task scores.
+    `target` is doc_to_target as it came, for sample files. `inputs`: where the options stand in the context
+    (one context per option, one shared continuation), those texts; else None. `problem`: why the doc cannot
+    be scored (gold out of range, an empty choice); such a doc is an error, not a wrong answer.
+    """
+
+    index: int
+    data: DocData
+    text: str
+    choices: tuple[str, ...] | None
+    gold: tuple[int, ...]
+    references: tuple[str, ...]
+    target: Any
+    inputs: tuple[str, ...] | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One call of a model: `arguments` are those of the `LM` method named by `kind`.
+
+    `index` tells the distinct requests of a doc apart (choice 0, 1, ..., then the unconditional ones), `repeat`
+    the samples of one request.
+    """
+
+    kind: RequestKind
+    task: str
+    doc: int
+    index: int
+    repeat: int
+    arguments: tuple[Any, ...]
