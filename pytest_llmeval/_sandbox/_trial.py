@@ -1,0 +1,179 @@
+"""One program on trial: a process that runs it under every limit, and a process that watches.
+
+`judge` runs in a fork of the launcher, outside the new process tree. Its child is the tree's first process: it
+gives up everything it could use, says so, and runs the program. When that process ends or is killed, the kernel
+kills whatever else is in the tree.
+
+The verdict is not something a program can print or exit with. After the program's last statement, and only then,
+the runner reads a random token from one pipe and returns it through another; every other end (exit status 0
+included) is a failure. What this cannot prevent: the tests are part of the program and run in its interpreter, so
+code written to deceive them (an ``__eq__`` that is always true, a search for the runner's pipes) can earn a pass
+it does not deserve. It gains nothing else by that.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from collections.abc import Callable
+from typing import NoReturn
+
+from pytest_llmeval._sandbox import _room
+from pytest_llmeval._sandbox._values import CodeOutcome
+from pytest_llmeval._sandbox._values import Limits
+
+
+_PROGRAM = "<program>"
+_TOKEN_BYTES = 16
+_MESSAGE_CHARACTERS = 500
+# More than a message can have, less than a pipe holds: the program's process never waits for the watcher to read.
+_VERDICT_BYTES = 8192
+_CONFINED, _REFUSED = b"C", b"R"
+_NO_MEMORY = b"MemoryError"
+_OPEN_FILES = 64
+
+
+def judge(program: str, limits: Limits, confine: Callable[[], None]) -> CodeOutcome:
+    """Run a program to its end or its limits. `confine` is called in its process, after limits are set.
+
+    Raises OSError when the program could not be confined; it has not been run then.
+    """
+    token_end, give_token = os.pipe()
+    verdict, verdict_end = os.pipe()
+    # Blocked, the signal that the process has ended waits until it is asked for.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    child = os.fork()
+    if child == 0:
+        _be_tried(program, limits, confine, token_end, verdict_end)
+    os.close(verdict_end)
+    # Made after the fork: the program's memory does not hold it.
+    token = os.urandom(_TOKEN_BYTES)
+    os.write(give_token, token)
+    in_time, status, seconds = _wait(child, limits.wall_seconds)
+    # No writer is left, so this returns at once.
+    said = os.read(verdict, _VERDICT_BYTES)
+    if not said.startswith(_CONFINED):
+        raise OSError(said[1:].decode() or "the program's process ended before it was confined")
+    if not in_time:
+        return CodeOutcome(False, f"timed out after {limits.wall_seconds:g} s")
+    return _outcome(said[1:], token, status, seconds, limits)
+
+
+def _wait(child: int, wall_seconds: float) -> tuple[bool, int, float]:
+    """Wait for the end of a process: whether it came in time, the exit code, and processor time in seconds."""
+    in_time = signal.sigtimedwait({signal.SIGCHLD}, wall_seconds) is not None
+    if not in_time:
+        os.kill(child, signal.SIGKILL)
+    _, status, usage = os.wait4(child, 0)
+    return in_time, os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
+
+
+def _outcome(said: bytes, token: bytes, status: int, seconds: float, limits: Limits) -> CodeOutcome:
+    if said == token:
+        return CodeOutcome(True, "passed")
+    if said == _NO_MEMORY:
+        return CodeOutcome(False, "out of memory")
+    if said:
+        return CodeOutcome(False, f"failed: {_printable(said)}")
+    if status >= 0:
+        return CodeOutcome(False, f"failed: exited with status {status} before its end")
+    if status != -signal.SIGKILL:
+        return CodeOutcome(False, f"failed: killed by {signal.Signals(-status).name}")
+    # The first process of a tree cannot be killed from inside: it was the processor limit, or the machine is out of
+    # memory. The kernel's two accounts of processor time differ, so the limit may be met a little early.
+    if seconds > limits.cpu_seconds / 2:
+        return CodeOutcome(False, f"timed out after {limits.cpu_seconds} s of processor time")
+    return CodeOutcome(False, "out of memory: killed by the kernel")
+
+
+def _printable(said: bytes) -> str:
+    """The program's words on one line, without control characters: they end up on terminals and in XML."""
+    text = said.decode(errors="backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _be_tried(program: str, limits: Limits, confine: Callable[[], None], token_end: int, verdict_end: int) -> NoReturn:
+    """The life of the program's process. It ends here, whatever the program did to the interpreter."""
+    leave, write = os._exit, os.write
+    try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        _close_all_but(token_end, verdict_end)
+        _set(limits)
+        confine()
+    except OSError as error:
+        write(verdict_end, _REFUSED + str(error).encode())
+    else:
+        write(verdict_end, _CONFINED)
+        write(verdict_end, _run(program, token_end))
+    finally:
+        leave(0)
+
+
+def _close_all_but(*kept: int) -> None:
+    """Standard streams lead nowhere, all other files but these are closed. A session of its own: no shared signals."""
+    os.setsid()
+    nowhere = os.open("/dev/null", os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+    first = 3
+    for file in sorted(kept):
+        os.closerange(first, file)
+        first = file + 1
+    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
+
+
+def _set(limits: Limits) -> None:
+    """Soft and hard limits are set alike: the first process of a tree is deaf to SIGXCPU, but dies of SIGKILL."""
+    # Under an ordinary user the watcher and the launcher are tasks of the same user.
+    watchers = 2 if os.getuid() == _room.NOBODY else 0
+    for which, amount in (
+        (resource.RLIMIT_CPU, limits.cpu_seconds),
+        (resource.RLIMIT_AS, limits.memory_bytes),
+        (resource.RLIMIT_FSIZE, limits.file_bytes),
+        (resource.RLIMIT_NPROC, limits.threads + watchers),
+        (resource.RLIMIT_NOFILE, _OPEN_FILES),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_MEMLOCK, 0),
+        (resource.RLIMIT_MSGQUEUE, 0),
+    ):
+        hard = resource.getrlimit(which)[1]
+        value = amount if hard == resource.RLIM_INFINITY else min(amount, hard)
+        resource.setrlimit(which, (value, value))
+
+
+def _run(program: str, token_end: int) -> bytes:
+    """The token if the program reaches its end, else what stopped it.
+
+    Like the published HumanEval harness, it runs the text in an empty namespace: ``__name__`` is "builtins".
+    """
+    read = os.read
+    try:
+        code = compile(program, _PROGRAM, "exec", dont_inherit=True, optimize=0)
+        exec(code, {})  # noqa: S102  (what all of this is for)
+        return read(token_end, _TOKEN_BYTES)
+    except MemoryError:
+        return _NO_MEMORY
+    except BaseException as error:
+        return _describe(error)
+
+
+def _describe(error: BaseException) -> bytes:
+    """Type, message and line, e.g. ``AssertionError: sorted? (line 12)``."""
+    try:
+        name, message, line = type(error).__name__, str(error), _line(error)
+        text = f"{name}: {message}" if message else name
+        place = "" if line is None else f" (line {line})"
+        return (text[:_MESSAGE_CHARACTERS] + place).encode(errors="backslashreplace")
+    except BaseException:
+        return b"an exception that cannot be shown"
+
+
+def _line(error: BaseException) -> int | None:
+    """The line of the program that was being run; None where the program was not yet running."""
+    line, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == _PROGRAM:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line

@@ -1,0 +1,37 @@
+"""What a sandbox is asked to keep to, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one program may use. It is always a single process; nothing raises that.
+
+    `cpu_seconds` (whole) is processor time, the limit that a busy program meets; `wall_seconds` is for one that
+    waits, and is larger so that the verdict on a program does not depend on how loaded the machine is.
+    `memory_bytes` is address space, the interpreter's own (about 40 MB) included. `file_bytes` holds for each
+    file and for all files together. `threads` includes the main thread.
+    """
+
+    wall_seconds: float = 15.0
+    cpu_seconds: int = 3
+    memory_bytes: int = 1 << 30
+    file_bytes: int = 16 << 20
+    threads: int = 64
+
+
+#: Published HumanEval results rest on 3 seconds; the rest is ample for a correct solution.
+LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class CodeOutcome:
+    """Whether a program ran to its end, and what happened, e.g. ``failed: AssertionError (line 12)``.
+
+    `reason` is "passed", or starts with "failed: ", "timed out" or "out of memory".
+    """
+
+    passed: bool
+    reason: str

@@ -1,0 +1,167 @@
+"""A launcher as seen from the test process: start it, hand it programs, end it.
+
+The test process itself never forks: its threads and device contexts would not survive that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import select
+import site
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+from typing import Any
+
+from pytest_llmeval._errors import SandboxError
+from pytest_llmeval._sandbox import _syscalls
+from pytest_llmeval._sandbox._values import LIMITS
+from pytest_llmeval._sandbox._values import CodeOutcome
+from pytest_llmeval._sandbox._values import Limits
+
+
+_REFUSAL = (
+    "generated code cannot be run safely here, so it is not run: {reason}. The sandbox needs Linux 5.12 or newer on "
+    "x86_64 or aarch64 that lets this user create namespaces: run as root, or allow user namespaces (sysctl "
+    "user.max_user_namespaces above 0; on Ubuntu also kernel.apparmor_restrict_unprivileged_userns=0); in a container, "
+    "start that one with leave to create them (docker run --security-opt seccomp=unconfined "
+    "--security-opt apparmor=unconfined)"
+)
+
+# Stand-ins for the two parent packages: the launcher loads its own modules, not all that these packages import.
+_BOOT = """
+import sys, types
+for name, path in (("pytest_llmeval", sys.argv[1]), ("pytest_llmeval._sandbox", sys.argv[1] + "/_sandbox")):
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = [path]
+from pytest_llmeval._sandbox._launcher import main
+main(sys.argv[2:])
+"""
+
+# One seed for hashes: sets have one order, so a verdict does not depend on the worker. One malloc arena: otherwise
+# every thread reserves 64 MB of the address space that is the memory limit. Programs do not see either.
+_ENVIRONMENT = {"PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "1"}
+_KEPT = ("LD_LIBRARY_PATH",)
+
+# How long a launcher may be silent: only a bug or a dying machine makes it so.
+_PATIENCE_SECONDS = 60.0
+
+
+class Worker:
+    """One launcher, which runs one program at a time. A context manager: leaving it ends the launcher.
+
+    Raises SandboxError: on creation where there can be no sandbox, later if a program could not be confined.
+    """
+
+    def __init__(self) -> None:
+        _refuse_other_systems()
+        self._answers = b""
+        self._process = _start()
+        try:
+            self._answer(_PATIENCE_SECONDS)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def run(self, program: str, limits: Limits = LIMITS) -> CodeOutcome:
+        """Run one program to its end, or to a limit."""
+        request = memoryview(json.dumps({"program": program, "limits": asdict(limits)}).encode() + b"\n")
+        try:
+            while request:
+                request = request[os.write(_stream(self._process.stdin).fileno(), request) :]
+        except BrokenPipeError:
+            raise self._death() from None
+        answer = self._answer(limits.wall_seconds + _PATIENCE_SECONDS)
+        return CodeOutcome(answer["passed"], answer["reason"])
+
+    def close(self) -> None:
+        """End the launcher. What it runs at the moment dies with it."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            _stream(stream).close()
+
+    def _answer(self, seconds: float) -> dict[str, Any]:
+        """The launcher's next line."""
+        answers = _stream(self._process.stdout).fileno()
+        deadline = time.monotonic() + seconds
+        poll = select.poll()
+        poll.register(answers, select.POLLIN)
+        while b"\n" not in self._answers:
+            left = deadline - time.monotonic()
+            if left <= 0 or not poll.poll(left * 1000):
+                raise refusal(f"its launcher did not answer for {seconds:g} s")
+            text = os.read(answers, 65536)
+            if not text:
+                raise self._death()
+            self._answers += text
+        line, _, self._answers = self._answers.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise refusal(answer["error"])
+        return answer
+
+    def _death(self) -> SandboxError:
+        status = self._process.wait()
+        words = _stream(self._process.stderr).read().decode(errors="replace").strip()
+        last = words.rpartition("\n")[2]
+        return refusal(f"its launcher ended with status {status}" + (f" ({last})" if last else ""))
+
+
+def refusal(reason: str) -> SandboxError:
+    """The error that says why there is no sandbox, and what would make one possible."""
+    return SandboxError(_REFUSAL.format(reason=reason))
+
+
+def _start() -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(  # noqa: S603  (our own interpreter, our own launcher)
+            _command(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            cwd="/",
+            env=_environment(),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise refusal(f"its launcher cannot be started: {error}") from None
+
+
+def _refuse_other_systems() -> None:
+    if sys.platform != "linux":
+        raise refusal(f"this is {platform.system()}, which has no namespaces")
+    if not _syscalls.supported(platform.machine()):
+        raise refusal(f"there is no system call filter for {platform.machine()}")
+
+
+def _command() -> list[str]:
+    """Without site (-S), user site (-s) or the current folder (-P): nothing is imported from places others write."""
+    package = str(Path(__file__).resolve().parents[1])
+    # What the tests can import, programs can: numpy, say. Their folders are shown read-only.
+    return [sys.executable, "-s", "-P", "-S", "-c", _BOOT, package, *site.getsitepackages()]
+
+
+def _environment() -> dict[str, str]:
+    """Nothing of ours but what an interpreter outside the standard places needs to start."""
+    return _ENVIRONMENT | {key: os.environ[key] for key in _KEPT if key in os.environ}
+
+
+def _stream(stream: IO[bytes] | None) -> IO[bytes]:
+    assert stream is not None  # noqa: S101  (all three are pipes)
+    return stream
