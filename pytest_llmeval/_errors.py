@@ -29,10 +29,18 @@ class LLMEvalError(Exception):
 
 
 class TaskFileError(LLMEvalError):
-    """A task file is wrong; the message starts with ``file:line: key:`` as far as these are known."""
+    """A task file is wrong; the message starts with ``file:line:column: key:`` as far as these are known."""
 
-    def __init__(self, path: Path | str, message: str, *, line: int | None = None, key: str | None = None) -> None:
-        place = str(path) if line is None else f"{path}:{line}"
+    def __init__(
+        self,
+        path: Path | str,
+        message: str,
+        *,
+        line: int | None = None,
+        column: int | None = None,
+        key: str | None = None,
+    ) -> None:
+        place = ":".join(str(part) for part in (path, line, column) if part is not None)
         super().__init__(f"{place}: {message}" if key is None else f"{place}: {key}: {message}")
         self.path = Path(path)
         self.line = line

@@ -1,0 +1,233 @@
+"""Tasks and groups by path and by name, independent of what was collected.
+
+A name is looked up near the file that uses it: in its folder and below, then one folder further up, and so on to
+the top of the project; then in the folders to search. So two trees with tasks of equal names can stand side by
+side. What two files define in the same place is an error that names both.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_llmeval._errors import LLMEvalError
+from pytest_llmeval._errors import TaskFileError
+from pytest_llmeval._registry.derive import Deriver
+from pytest_llmeval._registry.index import Index
+from pytest_llmeval._task import Group
+from pytest_llmeval._task import Task
+from pytest_llmeval._taskfile import TaskFiles
+from pytest_llmeval._taskfile.group import Member
+from pytest_llmeval._taskfile.typed import did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where a name leads: to one file, or, if it is a tag, to those of its tasks."""
+
+    paths: tuple[Path, ...]
+    tag: bool
+
+
+class Registry:
+    """Every task and group this process knows.
+
+    `search`: folders in which names are looked up last. `root`: names are not looked up above it for files below it.
+    """
+
+    def __init__(self, search: Sequence[Path] = (), *, root: Path | None = None) -> None:
+        self._search = tuple(Path(os.path.abspath(folder)) for folder in search)
+        self._files = TaskFiles()
+        self._index = Index(None if root is None else Path(os.path.abspath(root)))
+        self._loaded: dict[Path, Task | Group] = {}
+        #: Name of a task or group -> the file that defines it.
+        self._homes: dict[str, Path] = {}
+        self._groups: dict[str, Group] = {}
+        #: Name of a task or group -> the loaded groups that list it, at any depth.
+        self._listed: dict[str, list[Group]] = {}
+        self._peeked: dict[Path, Group | None] = {}
+        self._near: dict[Path, dict[str, list[Group]]] = {}
+
+    def load(self, path: Path) -> Task | Group:
+        """The task or group of a file. The same value every time. Raises TaskFileError.
+
+        The members of a group are names, and values where the group says more of them than their name: tasks and
+        groups written in it, and others under a name of their own (``openllm::gsm8k``) whose keys it sets anew.
+        """
+        path = Path(os.path.abspath(path))
+        if path not in self._loaded:
+            found = self._files.read(path)
+            if isinstance(found, Group):
+                found = Deriver(self._files, self).resolved(found)
+            self._remember(found, path)
+            self._loaded[path] = found
+        return self._loaded[path]
+
+    def find(self, name: str, near: Path) -> Task | Group | tuple[Task, ...]:
+        """The task or group of that name, or the tasks of that tag in the order of their names.
+
+        Raises TaskFileError if nothing near the file or folder `near`, nor in the folders to search, is called so.
+        """
+        located = self._locate(name, near)
+        if located is None:
+            raise TaskFileError(near, self._unknown(name, near))
+        found = [self.load(path) for path in located.paths]
+        return tuple(one for one in found if isinstance(one, Task)) if located.tag else found[0]
+
+    def leaves(self, group: Group) -> tuple[Task, ...]:
+        """The tasks of a group, its groups and tags opened up, each task once, in the order of the file.
+
+        Raises TaskFileError for an unknown member and for groups that list each other.
+        """
+        found: dict[str, Task] = {}
+        self._open(group, (), found)
+        return tuple(found.values())
+
+    def groups(self) -> tuple[Group, ...]:
+        """All groups loaded so far, in the order of loading; a group after the one in which it is written."""
+        return tuple(self._groups.values())
+
+    def markers(self, item: Task | Group) -> tuple[str, ...]:
+        """The names by which a task or group can be selected, each once.
+
+        Its own name and alias, its tags, and names and aliases of the groups that list it, at any depth: of those
+        loaded so far, and of those in its own folder.
+        """
+        names: list[str | None] = [item.name, *_short(item.name), item.alias]
+        if isinstance(item, Task):
+            names += item.tags
+        listing = [*self._listed.get(item.name, ()), *self._listed_near(item.path.parent).get(item.name, ())]
+        for group in sorted(listing, key=lambda group: group.name):
+            names += [group.name, *_short(group.name), group.alias]
+        return tuple(dict.fromkeys(name for name in names if name))
+
+    def member_files(self, group: Group, member: str) -> tuple[Path, ...]:
+        """The files behind a member's name: one, or a tag's, in the order of the task names.
+
+        Raises TaskFileError with the group's file and the member's line if there is none.
+        """
+        located = self._locate(member, group.path)
+        if located is None:
+            line = member.line if isinstance(member, Member) else group.line_of("task")
+            raise TaskFileError(group.path, self._unknown(member, group.path), line=line, key="task")
+        return located.paths
+
+    def _locate(self, name: str, near: Path) -> Located | None:
+        """The files behind a name, or None. Raises TaskFileError if two files in one place define it."""
+        near = Path(os.path.abspath(near))
+        for folder in (*self._index.levels(near), *self._search):
+            names = self._index.below(folder)
+            if files := names.files.get(name):
+                if len(files) > 1:
+                    raise TaskFileError(near, f"{name!r} is defined in two files: {files[0]} and {files[1]}")
+                return Located((Path(files[0]),), tag=False)
+            if files := names.tags.get(name):
+                return Located(tuple(Path(file) for file in files), tag=True)
+        return None
+
+    def _unknown(self, name: str, near: Path) -> str:
+        """That nothing has a name: where it was looked for, and what comes near."""
+        folders = dict.fromkeys((*self._index.levels(Path(os.path.abspath(near))), *self._search))
+        trees = [self._index.below(folder) for folder in folders]
+        known = {one for names in trees for one in (*names.files, *names.tags)}
+        places = ", ".join(str(folder) for folder in folders)
+        return f"no task, group or tag is called {name!r}{did_you_mean(name, known)} Looked in {places}."
+
+    def _remember(self, found: Task | Group, home: Path) -> None:
+        """Take up a task or group and all that is written in it. A name may have one home only."""
+        everything = list(_with_inner(found))
+        for one in everything:
+            if (known := self._homes.get(one.name, home)) != home:
+                kind = "task" if isinstance(one, Task) else "group"
+                message = f"{one.name!r} is already defined in {known}; results are known by these names"
+                raise TaskFileError(home, message, line=one.line_of(kind), key=kind)
+        for one in everything:
+            self._homes[one.name] = home
+            if isinstance(one, Group):
+                self._groups[one.name] = one
+                for name in dict.fromkeys(self._contents(one, ())):
+                    self._listed.setdefault(name, []).append(one)
+
+    def _open(self, group: Group, chain: tuple[Group, ...], found: dict[str, Task]) -> None:
+        if any(group.name == one.name for one in chain):
+            names = [one.name for one in (*chain, group)]
+            names = names[names.index(group.name) :]
+            line = group.line_of("task")
+            raise TaskFileError(group.path, f"the groups list each other: {' -> '.join(names)}", line=line, key="task")
+        for member in group.members:
+            for one in self._members(group, member):
+                if isinstance(one, Group):
+                    self._open(one, (*chain, group), found)
+                else:
+                    alias = member.alias if isinstance(member, Member) else None
+                    found.setdefault(one.name, replace(one, alias=alias) if alias else one)
+
+    def _members(self, group: Group, member: str | Task | Group) -> tuple[Task | Group, ...]:
+        if not isinstance(member, str):
+            return (member,)
+        return tuple(self.load(path) for path in self.member_files(group, member))
+
+    def _contents(self, group: Group, chain: tuple[str, ...]) -> Iterator[str]:
+        """The names of all tasks and groups in a group, without loading any. What cannot be found is left out."""
+        if group.name in chain:
+            return
+        for member in group.members:
+            if isinstance(member, str):
+                yield from self._contents_of(member, group, chain)
+            else:
+                yield member.name
+                if isinstance(member, Group):
+                    yield from self._contents(member, (*chain, group.name))
+
+    def _contents_of(self, name: str, group: Group, chain: tuple[str, ...]) -> Iterator[str]:
+        try:
+            located = self._locate(name, group.path)
+        except LLMEvalError:
+            located = None
+        for path in located.paths if located else ():
+            sniffed = self._index.sniffed(str(path))
+            if sniffed is None or sniffed.name is None:
+                continue
+            yield sniffed.name
+            if sniffed.group and (inner := self._peek(path)) is not None:
+                yield from self._contents(inner, (*chain, group.name))
+
+    def _peek(self, path: Path) -> Group | None:
+        """The group of a file as written, without taking it up; None if it cannot be read."""
+        if path not in self._peeked:
+            try:
+                found = self._files.read(path)
+            except LLMEvalError:
+                found = None
+            self._peeked[path] = found if isinstance(found, Group) else None
+        return self._peeked[path]
+
+    def _listed_near(self, folder: Path) -> dict[str, list[Group]]:
+        """Name of a task or group -> the groups in a folder that list it, those written in others included."""
+        if folder not in self._near:
+            listed: dict[str, list[Group]] = {}
+            for path in self._index.groups_in(folder):
+                peeked = self._peek(Path(path))
+                for group in () if peeked is None else _with_inner(peeked):
+                    if isinstance(group, Group):
+                        for name in dict.fromkeys(self._contents(group, ())):
+                            listed.setdefault(name, []).append(group)
+            self._near[folder] = listed
+        return self._near[folder]
+
+
+def _with_inner(item: Task | Group) -> Iterator[Task | Group]:
+    """A task or group, and what is written in it."""
+    yield item
+    for member in item.members if isinstance(item, Group) else ():
+        if isinstance(member, Task | Group):
+            yield from _with_inner(member)
+
+
+def _short(name: str) -> tuple[str, ...]:
+    """The last part of ``group::name``."""
+    return (name.rpartition("::")[2],) if "::" in name else ()

@@ -1,0 +1,102 @@
+"""A task as plain data, for reports and hashes: the peer's keys in the peer's order, with its defaults.
+
+Functions are shown by their source, so a changed function is a changed task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pytest_llmeval._taskfile.modules import Modules
+from pytest_llmeval._yaml import FunctionRef
+from pytest_llmeval._yaml import Items
+from pytest_llmeval._yaml import Scalar
+from pytest_llmeval._yaml import Table
+from pytest_llmeval._yaml import Value
+from pytest_llmeval._yaml import data
+
+
+#: Keys whose scalars are texts as written.
+_TEXTS = frozenset({"task", "task_alias", "dataset_path", "dataset_name", "doc_to_choice", "description", "gen_prefix"})
+
+_ORDER = (
+    "task",
+    "task_alias",
+    "custom_dataset",
+    "dataset_path",
+    "dataset_name",
+    "dataset_kwargs",
+    "training_split",
+    "validation_split",
+    "test_split",
+    "fewshot_split",
+    "process_docs",
+    "doc_to_text",
+    "doc_to_target",
+    "unsafe_code",
+    "doc_to_choice",
+    "process_results",
+    "description",
+    "target_delimiter",
+    "fewshot_delimiter",
+    "fewshot_config",
+    "num_fewshot",
+    "metric_list",
+    "output_type",
+    "generation_kwargs",
+    "repeats",
+    "filter_list",
+    "should_decontaminate",
+    "doc_to_decontamination_query",
+    "gen_prefix",
+    "metadata",
+)
+
+_DEFAULTS: Mapping[str, Any] = {
+    "unsafe_code": False,
+    "description": "",
+    "target_delimiter": " ",
+    "fewshot_delimiter": "\n\n",
+    "output_type": "generate_until",
+    "repeats": 1,
+    "should_decontaminate": False,
+}
+
+#: What an example takes from the task where `fewshot_config` does not say otherwise: its key, and the task's.
+_INHERITED: Mapping[str, str] = {
+    "split": "fewshot_split",
+    "process_docs": "process_docs",
+    "fewshot_indices": "",
+    "samples": "",
+    "doc_to_text": "doc_to_text",
+    "doc_to_choice": "doc_to_choice",
+    "doc_to_target": "doc_to_target",
+    "gen_prefix": "gen_prefix",
+    "fewshot_delimiter": "fewshot_delimiter",
+    "target_delimiter": "target_delimiter",
+}
+
+
+def config_of(entries: Mapping[str, Value], generation: Mapping[str, Any], modules: Modules) -> dict[str, Any]:
+    """The resolved mapping of a task. Keys without a value are left out; `generation` is already read."""
+    plain = {key: _plain(value, key, modules, key in _TEXTS) for key, value in entries.items()}
+    found = {**_DEFAULTS, **{key: value for key, value in plain.items() if value is not None}}
+    if generation:
+        found["generation_kwargs"] = dict(generation)
+    own = found.get("fewshot_config") or {}
+    shots = {key: own.get(key, found.get(inherited)) for key, inherited in _INHERITED.items()}
+    found["fewshot_config"] = {"sampler": own.get("sampler", "default"), **shots}
+    return {key: found[key] for key in _ORDER if key in found}
+
+
+def _plain(value: Value, key: str, modules: Modules, as_text: bool) -> Any:
+    if isinstance(value, FunctionRef):
+        return modules.source(modules.function(value, key), value.text)
+    if isinstance(value, Table):
+        return {name: _plain(entry, f"{key}.{name}", modules, as_text) for name, entry in value.entries.items()}
+    if isinstance(value, Items):
+        return [_plain(entry, key, modules, as_text) for entry in value]
+    if as_text and isinstance(value, Scalar) and value.kind != "null":
+        return value.text
+    return data(value)

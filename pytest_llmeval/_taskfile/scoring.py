@@ -1,0 +1,139 @@
+"""`metric_list` and `filter_list`: what is made of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from pytest_llmeval import _filters
+from pytest_llmeval import _metrics
+from pytest_llmeval._task import TAKE_FIRST
+from pytest_llmeval._task import DocFunction
+from pytest_llmeval._task import FilterSpec
+from pytest_llmeval._task import FilterStep
+from pytest_llmeval._task import MetricSpec
+from pytest_llmeval._task import OutputType
+from pytest_llmeval._taskfile import typed
+from pytest_llmeval._taskfile.modules import Modules
+from pytest_llmeval._yaml import FunctionRef
+from pytest_llmeval._yaml import Table
+from pytest_llmeval._yaml import Value
+
+
+#: Keys of a metric that are not options of its function.
+_METRIC_KEYS = frozenset({"metric", "aggregation", "higher_is_better", "hf_evaluate"})
+
+
+def read_metrics(
+    entries: Mapping[str, Value], output_type: OutputType, modules: Modules, *, own_results: bool
+) -> tuple[MetricSpec, ...]:
+    """The metrics of a task; those of its output type if it lists none.
+
+    `own_results`: the task has a `process_results`, so a metric is only the name of one of its numbers.
+    """
+    value = typed.given(entries, "metric_list")
+    if value is None:
+        return _metrics.default_metrics(output_type)
+    specs = []
+    for position, table in enumerate(typed.tables(value, "metric_list")):
+        key = f"metric_list[{position}]"
+        spec = _metric(table, key, modules)
+        if own_results:
+            _check_aggregation(spec, table, key)
+        else:
+            _check_metric(spec, output_type, table, key)
+        specs.append(spec)
+    _reject_twice([spec.name for spec in specs], value, "metric_list", "metric")
+    return tuple(specs)
+
+
+def read_filters(entries: Mapping[str, Value], modules: Modules) -> tuple[FilterSpec, ...]:
+    """The filter pipelines of a task; the first response counts if it lists none."""
+    value = typed.given(entries, "filter_list")
+    if value is None:
+        return (TAKE_FIRST,)
+    specs = []
+    for position, table in enumerate(typed.tables(value, "filter_list")):
+        key = f"filter_list[{position}]"
+        name = typed.name(_needed(table, "name", key), f"{key}.name")
+        steps = typed.tables(_needed(table, "filter", key), f"{key}.filter")
+        specs.append(FilterSpec(name, tuple(_step(s, f"{key}.filter[{n}]", modules) for n, s in enumerate(steps))))
+    if not specs:
+        raise typed.wrong(value, "filter_list", "the list is empty")
+    _reject_twice([spec.name for spec in specs], value, "filter_list", "filter")
+    return tuple(specs)
+
+
+def _metric(table: Table, key: str, modules: Modules) -> MetricSpec:
+    metric = _needed(table, "metric", key)
+    function: DocFunction | None = None
+    if isinstance(metric, FunctionRef):
+        function = modules.function(metric, f"{key}.metric")
+        name = metric.text.rpartition(".")[2]
+    else:
+        name = typed.name(metric, f"{key}.metric")
+    aggregation, better = (typed.given(table.entries, name) for name in ("aggregation", "higher_is_better"))
+    return MetricSpec(
+        name=name,
+        function=function,
+        aggregation=_aggregation(aggregation, f"{key}.aggregation", modules),
+        higher_is_better=None if better is None else typed.flag(better, f"{key}.higher_is_better"),
+        options=typed.options({k: v for k, v in table.entries.items() if k not in _METRIC_KEYS}, key),
+        line=table.line,
+    )
+
+
+def _aggregation(value: Value | None, key: str, modules: Modules) -> str | DocFunction | None:
+    if value is None:
+        return None
+    if isinstance(value, FunctionRef):
+        return modules.function(value, key)
+    return typed.one_of(value, key, _metrics.AGGREGATION_NAMES)
+
+
+def _check_metric(spec: MetricSpec, output_type: OutputType, table: Table, key: str) -> None:
+    hub = typed.given(table.entries, "hf_evaluate")
+    # Only generations are handed to a metric function; elsewhere the key changes nothing.
+    if hub is not None and typed.flag(hub, f"{key}.hf_evaluate") and output_type == "generate_until":
+        raise typed.wrong(hub, f"{key}.hf_evaluate", "metric scripts from a hub are not run; write a !function metric")
+    try:
+        _metrics.resolve(spec, output_type)
+    except ValueError as error:
+        raise typed.wrong(table.entries["metric"], f"{key}.metric", str(error)) from None
+
+
+def _check_aggregation(spec: MetricSpec, table: Table, key: str) -> None:
+    if spec.aggregation is None and spec.name not in _metrics.METRIC_NAMES:
+        message = f"metric {spec.name!r} comes from process_results, so it needs an aggregation, such as mean"
+        raise typed.wrong(table, key, message)
+
+
+def _step(table: Table, key: str, modules: Modules) -> FilterStep:
+    function = _needed(table, "function", key)
+    rest = {name: value for name, value in table.entries.items() if name != "function"}
+    if isinstance(function, FunctionRef):
+        step = FilterStep(function.text, typed.options(rest, key), modules.function(function, f"{key}.function"))
+    elif isinstance(custom := rest.get("filter_fn"), FunctionRef):
+        del rest["filter_fn"]
+        called = modules.function(custom, f"{key}.filter_fn")
+        step = FilterStep(typed.text(function, f"{key}.function"), typed.options(rest, key), called)
+    else:
+        step = FilterStep(typed.text(function, f"{key}.function"), typed.options(rest, key))
+    try:
+        _filters.check(step)
+    except ValueError as error:
+        raise typed.wrong(function, key, str(error)) from None
+    return step
+
+
+def _needed(table: Table, name: str, key: str) -> Value:
+    value = typed.given(table.entries, name)
+    if value is None:
+        raise typed.wrong(table, key, f"has no {name!r}")
+    return value
+
+
+def _reject_twice(names: Sequence[str], value: Value, key: str, what: str) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise typed.wrong(value, key, f"{what} {name!r} is listed twice; results are known by these names")

@@ -1,0 +1,108 @@
+"""What a YAML file is, told from its text: fast enough for a walk over 14,000 files, and safe on any stranger's YAML.
+
+A task or group has ``task:`` or ``group:`` at the start of a line, and one more key that only such files have, or
+both.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from pytest_llmeval._taskfile.group import is_group
+
+
+#: Files of other tools have a `task` or a `group` too; these keys they do not have.
+_TELLING = frozenset(
+    {
+        "dataset_path",
+        "dataset_name",
+        "output_type",
+        "doc_to_text",
+        "doc_to_target",
+        "include",
+        "aggregate_metric_list",
+        "group_alias",
+        "class",
+        "tag",
+    }
+)
+_KEY = re.compile(r"^([\"']?)([A-Za-z_]+)\1[ \t]*:(?=[ \t\r\n]|$)", re.MULTILINE)
+#: A value that ends on its line: plain, or quoted without escapes.
+_PLAIN = re.compile(
+    r"""[ \t]*(?:"([^"\\\r\n]*)"|'([^'\r\n]*)'|([\w/][^\s#:"']*))[ \t]*(?:[ \t]\#[^\r\n]*)?(?=\r?\n(?![ \t])|\Z)"""
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sniffed:
+    """The names in a file: `name` is None where it has none of its own. `tags` None means: those of `includes`."""
+
+    name: str | None
+    group: bool
+    tags: tuple[str, ...] | None
+    includes: tuple[str, ...]
+
+
+def looks_like_task(path: Path) -> bool:
+    """Whether a file is a task or a group, from its text alone. False for what cannot be read."""
+    text = _read(path)
+    return text is not None and _tells({match[2] for match in _KEY.finditer(text)})
+
+
+def sniff(path: Path | str) -> Sniffed | None:
+    """The names in a file, or None if it cannot be read."""
+    text = _read(path)
+    if text is None:
+        return None
+    found = {match[2]: match.end() for match in _KEY.finditer(text)}
+    keys = set(found)
+    grouped = is_group(keys, _is_one_text(text, found.get("task")))
+    name, tags, groups, includes = (
+        _value(text, found.get(key)) for key in ("group" if grouped else "task", "tag", "group", "include")
+    )
+    if not grouped:
+        tags = tuple(dict.fromkeys(tags + groups))
+    has_tags = "tag" in keys or bool(groups and not grouped)
+    return Sniffed(name[0] if name and _tells(keys) else None, grouped, tags if has_tags else None, includes)
+
+
+def _tells(keys: set[str]) -> bool:
+    return {"task", "group"} <= keys or (bool(keys & {"task", "group"}) and bool(keys & _TELLING))
+
+
+def _read(path: Path | str) -> str | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read().decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _is_one_text(text: str, start: int | None) -> bool:
+    """Whether the value behind a key stands on the key's line and is no list."""
+    if start is None:
+        return False
+    rest = text[start:].partition("\n")[0].strip()
+    return bool(rest) and rest[0] not in "#["
+
+
+def _value(text: str, start: int | None) -> tuple[str, ...]:
+    """The texts behind a key: one, or those of a list. Anything else gives none."""
+    if start is None:
+        return ()
+    if plain := _PLAIN.match(text, start):
+        return (plain[plain.lastindex or 0],)
+    end = next((match.start() for match in _KEY.finditer(text, start)), len(text))
+    try:
+        node = yaml.compose("key:" + text[start:end], Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError:
+        return ()
+    if not isinstance(node, yaml.MappingNode):
+        return ()
+    value = node.value[0][1]
+    nodes = value.value if isinstance(value, yaml.SequenceNode) else [value]
+    return tuple(one.value for one in nodes if isinstance(one, yaml.ScalarNode) and not one.tag.endswith(":null"))

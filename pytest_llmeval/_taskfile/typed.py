@@ -1,0 +1,141 @@
+"""Reading one value of a task file as what its key wants, or saying what was expected and what was found.
+
+Each function takes the value and the key's full name (``metric_list[0].aggregation``), for the message. Texts come
+out as they were written, so ``no``, ``3.10`` and ``2024-01-02`` stay texts where a text is wanted.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
+
+from pytest_llmeval._errors import TaskFileError
+from pytest_llmeval._yaml import Items
+from pytest_llmeval._yaml import Scalar
+from pytest_llmeval._yaml import Table
+from pytest_llmeval._yaml import Value
+from pytest_llmeval._yaml import data
+from pytest_llmeval._yaml import shown
+
+
+#: Where a truth value is wanted, the words of YAML 1.1 are clear as well.
+_TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+
+
+def wrong(value: Value, key: str, message: str) -> TaskFileError:
+    return TaskFileError(value.path, message, line=value.line, key=key)
+
+
+def expects(value: Value, key: str, what: str) -> TaskFileError:
+    return wrong(value, key, f"expects {what}, got {shown(value)}")
+
+
+def given(entries: Mapping[str, Value], name: str) -> Value | None:
+    """The value of a key. None where it is absent or says ``null``, which takes back what an include set."""
+    value = entries.get(name)
+    return None if value is None or is_null(value) else value
+
+
+def is_null(value: Value) -> bool:
+    return isinstance(value, Scalar) and value.kind == "null"
+
+
+def text(value: Value, key: str) -> str:
+    if not isinstance(value, Scalar) or value.kind == "null":
+        raise expects(value, key, "a text")
+    return value.text
+
+
+def name(value: Value, key: str) -> str:
+    """A text that can stand in reports and test ids: not empty, one line."""
+    found = text(value, key)
+    if not found.strip() or not found.isprintable():
+        raise expects(value, key, "a name of one line")
+    return found
+
+
+def texts(value: Value, key: str) -> tuple[str, ...]:
+    """One text or a list of texts."""
+    if not isinstance(value, Items):
+        return (text(value, key),)
+    return tuple(text(entry, f"{key}[{position}]") for position, entry in enumerate(value))
+
+
+def whole(value: Value, key: str, least: int) -> int:
+    found = data(value) if isinstance(value, Scalar) and value.kind == "int" else None
+    if not isinstance(found, int) or found < least:
+        raise expects(value, key, f"a whole number, {least} or more")
+    return found
+
+
+def number(value: Value, key: str) -> float:
+    """A number; ``1e-5``, a text to YAML 1.1, is one as well."""
+    if isinstance(value, Scalar):
+        if value.kind in ("int", "float"):
+            return float(data(value))
+        if value.kind == "text" and _NUMBER.fullmatch(value.text):
+            return float(value.text)
+    raise expects(value, key, "a number")
+
+
+def flag(value: Value, key: str) -> bool:
+    if isinstance(value, Scalar) and value.kind in ("bool", "unclear") and value.text.lower() in _TRUTH:
+        return _TRUTH[value.text.lower()]
+    raise expects(value, key, "true or false")
+
+
+def one_of(value: Value, key: str, choices: Iterable[str]) -> str:
+    found = text(value, key)
+    known = sorted(choices)
+    if found not in known:
+        raise wrong(value, key, f"{found!r} is not known{did_you_mean(found, known)} Known are {', '.join(known)}.")
+    return found
+
+
+def table(value: Value, key: str) -> Table:
+    if not isinstance(value, Table):
+        raise expects(value, key, "a mapping")
+    return value
+
+
+def tables(value: Value, key: str) -> tuple[Table, ...]:
+    """A list of mappings."""
+    if not isinstance(value, Items):
+        raise expects(value, key, "a list of mappings")
+    return tuple(table(entry, f"{key}[{position}]") for position, entry in enumerate(value))
+
+
+def options(entries: Mapping[str, Value], key: str) -> dict[str, Any]:
+    """Free settings as plain data. What YAML 1.1 and 1.2 read differently is an error: nobody knows its type."""
+    return {name: _option(value, f"{key}.{name}") for name, value in entries.items()}
+
+
+def _option(value: Value, key: str) -> Any:
+    if isinstance(value, Table):
+        return options(value.entries, key)
+    if isinstance(value, Items):
+        return [_option(entry, f"{key}[{position}]") for position, entry in enumerate(value)]
+    if isinstance(value, Scalar) and value.kind == "unclear":
+        message = f"{value.text} means different things to YAML 1.1 and 1.2; quote it if it is a text"
+        raise wrong(value, key, f"{message}, else write true, false or a plain decimal number")
+    return data(value)
+
+
+def check_keys(entries: Mapping[str, Value], known: Collection[str], prefix: str = "") -> None:
+    """Refuse keys that are not `known`. `prefix` is the name of the mapping that they stand in, with its dot."""
+    for key, value in entries.items():
+        if key not in known:
+            message = f"unknown key{did_you_mean(key, known)} Known are {', '.join(sorted(known))}."
+            raise wrong(value, prefix + key, message)
+
+
+def did_you_mean(found: str, known: Iterable[str]) -> str:
+    """``; did you mean 'x'?`` if something known is near, else a full stop."""
+    near = difflib.get_close_matches(found, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else "."
