@@ -161,7 +161,7 @@ class _Reader:
             metadata=MappingProxyType(metadata),
             gates=gates,
             config=config_of(entries, generation, self.modules),
-            lines={key: value.line for key, value in entries.items() if value.path == self.home},
+            lines=self._lines(),
         )
 
     def check_complete(self) -> None:
@@ -178,6 +178,14 @@ class _Reader:
                 raise TaskFileError(self.home, f"missing: {meaning}", key=key)
         if "test_split" not in self.entries and "validation_split" not in self.entries:
             raise TaskFileError(self.home, "missing: the split to evaluate (or validation_split)", key="test_split")
+
+    def _lines(self) -> dict[str, int]:
+        """The lines of the keys of this file, and of ``generation_kwargs.until`` (1 in another file)."""
+        lines = {key: value.line for key, value in self.entries.items() if value.path == self.home}
+        kwargs = self.entries.get("generation_kwargs")
+        if isinstance(kwargs, Table) and (until := kwargs.entries.get("until")) is not None:
+            lines["generation_kwargs.until"] = until.line if until.path == self.home else 1
+        return lines
 
     def _output_type(self) -> OutputType:
         value = self.entries.get("output_type")
