@@ -46,9 +46,8 @@ class _Environment(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         if operator == "*" and max(_size(left, right), _size(right, left)) > MAX_OUTPUT:
             raise OutputLimitError(f"a product with more than {MAX_OUTPUT:,} elements")
-        if operator == "**" and isinstance(left, int) and isinstance(right, int):
-            if left.bit_length() * right > MAX_BITS:
-                raise OutputLimitError(f"a power with more than {MAX_BITS:,} bits")
+        if operator == "**" and _bits(left, right) > MAX_BITS:
+            raise OutputLimitError(f"a power with more than {MAX_BITS:,} bits")
         return super().call_binop(context, operator, left, right)
 
     @staticmethod
@@ -91,6 +90,10 @@ def _size(sequence: Any, times: Any) -> int:
     if isinstance(sequence, str | bytes | list | tuple) and isinstance(times, int):
         return len(sequence) * times
     return 0
+
+
+def _bits(base: Any, exponent: Any) -> int:
+    return base.bit_length() * exponent if isinstance(base, int) and isinstance(exponent, int) else 0
 
 
 def _regex_replace(text: str, pattern: str, repl: str, count: int = 0) -> str:

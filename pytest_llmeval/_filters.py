@@ -1,0 +1,272 @@
+"""What is done to the answers of one doc before they are judged (`filter_list`).
+
+The filters and their options are lm-evaluation-harness's. A pipeline begins with one answer per repeat; a step
+maps the list to a new one, and `take_first` makes a single answer of it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+from typing import TypeAlias
+
+from pytest_llmeval._functions import accepts
+from pytest_llmeval._functions import call
+from pytest_llmeval._functions import name_of
+from pytest_llmeval._letters import LetterFinder
+from pytest_llmeval._limits import TimeLimitError
+from pytest_llmeval._limits import limited
+from pytest_llmeval._task import DocData
+from pytest_llmeval._task import DocFunction
+from pytest_llmeval._task import FilterSpec
+from pytest_llmeval._task import FilterStep
+
+
+#: A step made ready: (answers, doc) -> answers, or a single value.
+Step: TypeAlias = Callable[[Sequence[Any], DocData], Any]
+
+#: Answers may be anything a model or an earlier step gives; only a text has a match.
+GSM8K_ANSWER = r"#### (\-?[0-9\.\,]+)"
+INVALID = "[invalid]"
+
+_TAGGED_TOKEN = re.compile(r"\('([^']*)', '([^']*)'\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A `FilterSpec` made ready to be applied to many docs."""
+
+    name: str
+    steps: tuple[Step, ...]
+
+    def __call__(self, responses: Sequence[Any], doc: DocData) -> Any:
+        value: Any = list(responses)
+        for step in self.steps:
+            value = step(value if isinstance(value, list) else [value], doc)
+        return value
+
+
+def pipeline(spec: FilterSpec) -> Pipeline:
+    """Raises ValueError as `check` does."""
+    return Pipeline(spec.name, tuple(_ready(step) for step in spec.steps))
+
+
+def apply(spec: FilterSpec, responses: Sequence[Any], doc: DocData) -> Any:
+    """One doc's responses, one per repeat, through a pipeline.
+
+    A single value if the last step is `take_first`, else a list (of one for `majority_vote`). Raises ValueError
+    where a step cannot be applied, and TaskFileError where a function of the task fails.
+    """
+    return pipeline(spec)(responses, doc)
+
+
+def check(step: FilterStep) -> None:
+    """Raises ValueError with the reason if the step's name, one of its options, or its pattern is wrong."""
+    _ready(step)
+
+
+def responses_used(spec: FilterSpec, repeats: int) -> int:
+    """How many of a doc's responses can decide its score under a pipeline."""
+    used = repeats
+    for step in spec.steps:
+        if step.function is not None or step.name == "majority_vote":
+            return used
+        if step.name == "take_first":
+            return 1
+        if step.name == "take_first_k":
+            used = min(used, step.options["k"])
+    return used
+
+
+def _ready(step: FilterStep) -> Step:
+    if step.function is not None and step.name != "custom":
+        return _filter_object(step.function, step.options)
+    if step.name not in _FILTERS:
+        raise ValueError(f"unknown filter {step.name!r}; known: {', '.join(sorted(_FILTERS))}")
+    if step.name == "custom" and step.function is None:
+        raise ValueError("filter custom: filter_fn must be a !function, called as filter_fn(responses, docs)")
+    factory = _FILTERS[step.name]
+    _check_options(step, factory)
+    try:
+        return factory(step.function) if step.name == "custom" else factory(**step.options)
+    except re.error as error:
+        raise ValueError(f"filter {step.name}: {error.pattern!r} is no regex: {error.msg}") from error
+
+
+def _check_options(step: FilterStep, factory: Callable[..., Step]) -> None:
+    known: Mapping[str, inspect.Parameter]
+    # The one parameter of `custom` is its function, which is no option.
+    known = {} if step.name == "custom" else inspect.signature(factory).parameters
+    for name, value in step.options.items():
+        if name not in known:
+            options = ", ".join(known) or "none"
+            raise ValueError(f"filter {step.name}: unknown option {name!r}; its options: {options}")
+        expected, what = _OPTION_TYPES[name]
+        if not isinstance(value, expected) or (expected == (int,) and isinstance(value, bool)):
+            raise ValueError(f"filter {step.name}: {name} must be {what}, got {value!r}")
+    for name, parameter in known.items():
+        if parameter.default is parameter.empty and name not in step.options:
+            raise ValueError(f"filter {step.name}: needs the option {name!r}")
+
+
+def _regex(*, regex_pattern: str = GSM8K_ANSWER, group_select: int = 0, fallback: str = INVALID) -> Step:
+    """The match number `group_select` of all matches, stripped: its first non-empty group, or all of it."""
+    find = _finder(re.compile(regex_pattern), group_select)
+
+    def step(answers: Sequence[Any], doc: DocData) -> list[Any]:
+        found = (find(answer) for answer in answers)
+        return [fallback if match is None else match for match in found]
+
+    return step
+
+
+def _regex_pos(*, regex_pattern: str = "", group_select: int = 0, fallback: Any = None) -> Step:
+    """The tags of a list of (token, tag) pairs, as texts; the pattern is accepted and unused, as in the format."""
+    none_found = ["invalid"] if fallback is None else fallback
+
+    def step(answers: Sequence[Any], doc: DocData) -> list[Any]:
+        pairs = (_TAGGED_TOKEN.findall(answer) if isinstance(answer, str) else answer or () for answer in answers)
+        return [[tag for _, tag in tagged] or none_found for tagged in pairs]
+
+    return step
+
+
+def _multi_choice_regex(
+    *,
+    regex_pattern: str = GSM8K_ANSWER,
+    group_select: int = 0,
+    fallback: str = INVALID,
+    ignore_case: bool = False,
+    ignore_punctuation: bool = False,
+    regexes_to_ignore: Sequence[str] | None = None,
+) -> Step:
+    """The letter of an option, ``(A)``: by the pattern, else by the option's text, else by a letter after a colon."""
+    letters = LetterFinder(group_select, ignore_case, ignore_punctuation, tuple(regexes_to_ignore or ()))
+    find = _finder(re.compile(regex_pattern), group_select)
+
+    def step(answers: Sequence[Any], doc: DocData) -> list[Any]:
+        if "choices" not in doc:
+            raise ValueError("filter multi_choice_regex needs a column 'choices' in the doc")
+        options = letters.for_choices(doc["choices"])
+        return [find(answer) or _timed(options, answer) or fallback for answer in answers]
+
+    return step
+
+
+def _map(*, mapping_dict: Mapping[Any, Any] = MappingProxyType({}), default_value: Any = None) -> Step:
+    return lambda answers, doc: [mapping_dict.get(answer, default_value) for answer in answers]
+
+
+def _on_texts(change: Callable[[str], str]) -> Callable[[], Step]:
+    def factory() -> Step:
+        return lambda answers, doc: [change(a) if isinstance(a, str) else a for a in answers]
+
+    return factory
+
+
+def _take_first() -> Step:
+    return lambda answers, doc: answers[0]
+
+
+def _take_first_k(*, k: int) -> Step:
+    if k < 1:
+        raise ValueError(f"filter take_first_k: k must be at least 1, got {k}")
+
+    def step(answers: Sequence[Any], doc: DocData) -> list[Any]:
+        if len(answers) < k:
+            raise ValueError(f"filter take_first_k: k is {k}, but the doc has {len(answers)} responses; raise repeats")
+        return list(answers[:k])
+
+    return step
+
+
+def _majority_vote() -> Step:
+    # `max` keeps the first of equals: a tie goes to the answer that came first.
+    return lambda answers, doc: [max(answers, key=answers.count)]
+
+
+def _custom(filter_fn: DocFunction) -> Step:
+    """A function of the user's over lists of docs: called with this doc alone."""
+    return lambda answers, doc: _only(call(filter_fn, "filter_fn", [list(answers)], [doc]), filter_fn)
+
+
+def _filter_object(function: DocFunction, options: Mapping[str, Any]) -> Step:
+    """A ``!function`` that makes an object with the method ``apply(responses, docs)``, as the format has it."""
+    if not accepts(function, **options):
+        given = ", ".join(options) or "none"
+        raise ValueError(f"filter {name_of(function)} does not take these options: {given}")
+    made = call(function, "filter", **options)
+    if not callable(getattr(made, "apply", None)):
+        raise ValueError(f"filter {name_of(function)}: what it makes has no method apply(responses, docs)")
+    return lambda answers, doc: _only(call(made.apply, "filter", [list(answers)], [doc]), function)
+
+
+def _only(results: Any, function: DocFunction) -> Any:
+    """The result for the one doc that a user's filter was given."""
+    found = list(results)
+    if len(found) != 1:
+        raise ValueError(f"filter {name_of(function)} gave {len(found)} results for 1 doc")
+    return list(found[0]) if isinstance(found[0], tuple | map | filter) else found[0]
+
+
+def _finder(pattern: re.Pattern[str], group_select: int) -> Callable[[Any], str | None]:
+    """(answer) -> the selected match, or None if there is none or all its groups are empty."""
+
+    def find(answer: Any) -> str | None:
+        matches = _timed(pattern.findall, answer) if isinstance(answer, str) else []
+        if not -len(matches) <= group_select < len(matches):
+            return None
+        match = matches[group_select]
+        if isinstance(match, tuple):
+            match = next((group for group in match if group), None)
+        return None if match is None else str(match).strip()
+
+    return find
+
+
+def _timed(search: Callable[[str], Any], answer: Any) -> Any:
+    text = answer if isinstance(answer, str) else ""
+    try:
+        return limited(lambda: search(text))
+    except TimeLimitError as error:
+        raise ValueError(f"a filter's regex on an answer of {len(text):,} characters was {error}") from error
+
+
+_FILTERS: Mapping[str, Callable[..., Step]] = MappingProxyType(
+    {
+        "custom": _custom,
+        "lowercase": _on_texts(str.lower),
+        "majority_vote": _majority_vote,
+        "map": _map,
+        "multi_choice_regex": _multi_choice_regex,
+        "regex": _regex,
+        "regex_pos": _regex_pos,
+        "remove_whitespace": _on_texts(str.strip),
+        "take_first": _take_first,
+        "take_first_k": _take_first_k,
+        "uppercase": _on_texts(str.upper),
+    }
+)
+
+FILTER_NAMES: frozenset[str] = frozenset(_FILTERS)
+
+#: What an option must be: types, and the words for them.
+_OPTION_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = MappingProxyType(
+    {
+        "default_value": ((object,), "anything"),
+        "fallback": ((str, list), "a text"),
+        "group_select": ((int,), "a whole number"),
+        "ignore_case": ((bool,), "true or false"),
+        "ignore_punctuation": ((bool,), "true or false"),
+        "k": ((int,), "a whole number"),
+        "mapping_dict": ((Mapping,), "a mapping"),
+        "regex_pattern": ((str,), "a text"),
+        "regexes_to_ignore": ((list, tuple), "a list of patterns"),
+    }
+)

@@ -1,0 +1,64 @@
+"""The metrics of lm-evaluation-harness's format: what is kept of a doc, and how all docs become one number.
+
+`resolve` makes a `Metric` of an entry of `metric_list`. What a doc contributes to it, its item, comes from
+`choice_scores` or `target_scores` for loglikelihoods, from `generation_score` for a generated text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from pytest_llmeval._metrics.aggregations import Item
+from pytest_llmeval._metrics.choice import CHOICE_METRICS
+from pytest_llmeval._metrics.choice import Answered
+from pytest_llmeval._metrics.choice import choice_scores
+from pytest_llmeval._metrics.metric import AGGREGATION_NAMES
+from pytest_llmeval._metrics.metric import METRIC_NAMES
+from pytest_llmeval._metrics.metric import Metric
+from pytest_llmeval._metrics.metric import default_metrics
+from pytest_llmeval._metrics.metric import metrics_of
+from pytest_llmeval._metrics.metric import resolve
+from pytest_llmeval._metrics.metric import stderr
+from pytest_llmeval._metrics.metric import unlisted
+from pytest_llmeval._metrics.passk import CodeRunner
+from pytest_llmeval._metrics.passk import pass_at_k
+from pytest_llmeval._metrics.perplexity import ROLLING_METRICS
+from pytest_llmeval._metrics.perplexity import target_scores
+from pytest_llmeval._metrics.standard_errors import pooled_stderr
+from pytest_llmeval._metrics.standard_errors import unweighted_stderr
+
+
+__all__ = [
+    "AGGREGATION_NAMES",
+    "CHOICE_METRICS",
+    "METRIC_NAMES",
+    "ROLLING_METRICS",
+    "Answered",
+    "CodeRunner",
+    "Item",
+    "Metric",
+    "choice_scores",
+    "default_metrics",
+    "generation_score",
+    "metrics_of",
+    "pass_at_k",
+    "pooled_stderr",
+    "resolve",
+    "stderr",
+    "target_scores",
+    "unlisted",
+    "unweighted_stderr",
+]
+
+
+def generation_score(metric: Metric, prediction: Any, references: Sequence[str]) -> Mapping[str, Item]:
+    """The items of a generated text, by metric name; a user's function may give several.
+
+    `prediction` is a text, or a list where the filter leaves several. Of several references the best counts.
+    Raises ValueError where the metric cannot score such a prediction, TaskFileError where its function fails.
+    """
+    if metric.score is None:
+        raise ValueError(f"metric {metric.name} does not score a text by itself")
+    return metric.score(prediction, references)

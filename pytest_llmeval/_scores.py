@@ -1,0 +1,266 @@
+"""From a model's responses to one doc's scores.
+
+Filters, then the metrics of the task or its own `process_results`. Whatever a doc or a function of the task gets
+wrong becomes the doc's `error`; it never ends a run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+from typing import TypeAlias
+
+from pytest_llmeval._errors import LLMEvalError
+from pytest_llmeval._filters import Pipeline
+from pytest_llmeval._filters import pipeline
+from pytest_llmeval._functions import call
+from pytest_llmeval._functions import name_of
+from pytest_llmeval._instances import RenderedDoc
+from pytest_llmeval._metrics import CHOICE_METRICS
+from pytest_llmeval._metrics import ROLLING_METRICS
+from pytest_llmeval._metrics import Answered
+from pytest_llmeval._metrics import CodeRunner
+from pytest_llmeval._metrics import Item
+from pytest_llmeval._metrics import Metric
+from pytest_llmeval._metrics import choice_scores
+from pytest_llmeval._metrics import generation_score
+from pytest_llmeval._metrics import metrics_of
+from pytest_llmeval._metrics import target_scores
+from pytest_llmeval._plain import plain
+from pytest_llmeval._plain import plain_or_text
+from pytest_llmeval._results import DocResult
+from pytest_llmeval._task import DocFunction
+from pytest_llmeval._task import OutputType
+from pytest_llmeval._task import Task
+
+
+#: A doc's items by metric name.
+Scores: TypeAlias = Mapping[str, Item]
+
+
+def score_doc(
+    task: Task,
+    index: int,
+    doc: RenderedDoc,
+    responses: Sequence[Sequence[Any]],
+    *,
+    code_runner: CodeRunner | None = None,
+    keep_sample: bool = True,
+) -> DocResult:
+    """The scores of one doc.
+
+    `responses[i]`: the repeats' answers to the doc's i-th distinct request. There is one request per choice (for
+    `acc_mutual_info` followed by one per choice without its context), and a single one for the other output
+    types. `code_runner` runs the programs of pass@k. `keep_sample`: fill `sample` with what a sample file says of
+    target, responses and filtered responses.
+    """
+    if doc.problem is not None:
+        return DocResult(index, {}, error=doc.problem)
+    as_plain = _OUTPUTS[task.output_type].response
+    given = [[as_plain(response) for response in repeats] for repeats in responses]
+    try:
+        scorer = _scorer(_Same(task))
+        filtered = {ready.name: [ready(repeats, doc.data) for repeats in given] for ready in scorer.pipelines}
+        scores = {name: scorer.scores(_Asked(doc, answers, code_runner)) for name, answers in filtered.items()}
+    except (LLMEvalError, ValueError) as error:
+        return DocResult(index, {}, error=str(error))
+    correct = scorer.judge(next(iter(scores.values())))
+    broken = _OUTPUTS[task.output_type].broken(doc, given)
+    if broken and task.process_results is not None:
+        scores = {name: _unknown(items) for name, items in scores.items()}
+    return DocResult(
+        doc=index,
+        scores=scores,
+        correct=correct if correct is None else correct and not broken,
+        nonfinite=broken,
+        truncated=_count(responses, lambda response: getattr(response, "truncated", False)),
+        cut_off=_count(responses, lambda response: getattr(response, "finish_reason", None) == "length"),
+        sample=_sample(doc, given, filtered) if keep_sample else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A doc with one filtered answer per distinct request."""
+
+    doc: RenderedDoc
+    answers: list[Any]
+    code_runner: CodeRunner | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Scorer:
+    """A task's filters and metrics, worked out once for all its docs."""
+
+    task: Task
+    pipelines: tuple[Pipeline, ...]
+    metrics: Mapping[str, Metric]
+
+    def scores(self, asked: _Asked) -> Scores:
+        """The items of one filter."""
+        if self.task.process_results is not None:
+            return _processed(self.task.process_results, asked)
+        return _OUTPUTS[self.task.output_type].scores(asked, self.metrics)
+
+    def judge(self, scores: Scores) -> bool | None:
+        """Whether the doc is right by the first metric that says so of every doc; None if there is none."""
+        for name in [*(name for name in self.metrics if name in scores), *scores]:
+            metric = self.metrics.get(name)
+            # A function's item, or pass@k's, is a judgement where it is 0 or 1.
+            if (metric is None or metric.kind in ("right", "any")) and _is_0_or_1(scores[name]):
+                better_is_0 = metric is not None and metric.higher_is_better is False
+                return bool(scores[name]) is not better_is_0
+        return None
+
+
+class _Same:
+    """A key by identity: tasks hold mappings and so have no hash."""
+
+    __slots__ = ("task",)
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def __hash__(self) -> int:
+        return id(self.task)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.task is other.task
+
+
+@lru_cache(maxsize=256)
+def _scorer(same: _Same) -> _Scorer:
+    task = same.task
+    metrics = {metric.name: metric for metric in metrics_of(task)}
+    return _Scorer(task, tuple(map(pipeline, task.filters)), metrics)
+
+
+def _choice_items(asked: _Asked, metrics: Mapping[str, Metric]) -> Scores:
+    return choice_scores(_answered(asked.doc, asked.answers), [name for name in metrics if name in CHOICE_METRICS])
+
+
+def _answered(doc: RenderedDoc, answers: Sequence[Any]) -> Answered:
+    choices = doc.choices or ()
+    if len(answers) not in (len(choices), 2 * len(choices)) or not doc.gold:
+        raise ValueError(f"{len(answers)} answers to {len(choices)} choices, of which {len(doc.gold)} are right")
+    pairs = [_loglikelihood(answer) for answer in answers]
+    lls = [ll for ll, _ in pairs]
+    greedy = [is_greedy for _, is_greedy in pairs[: len(choices)]]
+    return Answered(lls[: len(choices)], greedy, choices, doc.gold, lls[len(choices) :])
+
+
+def _target_items(asked: _Asked, metrics: Mapping[str, Metric]) -> Scores:
+    items = target_scores([_loglikelihood(answer) for answer in asked.answers])
+    return {name: items[name] for name in metrics if name in items}
+
+
+def _loglikelihood(answer: Any) -> tuple[float, bool]:
+    if not isinstance(answer, tuple):
+        raise ValueError(f"the filter leaves {answer!r:.80} of a loglikelihood; end it in take_first")
+    ll, is_greedy = answer
+    return ll, is_greedy
+
+
+def _rolling_items(asked: _Asked, metrics: Mapping[str, Metric]) -> Scores:
+    (text,) = asked.doc.references
+    (ll,) = asked.answers
+    return {name: [ll, count(text)] for name, count in ROLLING_METRICS.items() if name in metrics}
+
+
+def _text_items(asked: _Asked, metrics: Mapping[str, Metric]) -> Scores:
+    doc = asked.doc
+    references = doc.references or tuple((doc.choices or ())[index] for index in doc.gold)
+    if not references:
+        raise ValueError("the doc has no right answer to compare with")
+    (prediction,) = asked.answers
+    scores: dict[str, Item] = {}
+    for metric in metrics.values():
+        if metric.code is not None:
+            scores |= metric.code.score(prediction, doc.text, references, doc.data, asked.code_runner)
+        else:
+            items = generation_score(metric, prediction, references)
+            scores |= {name: _item(name, item) for name, item in items.items()}
+    return scores
+
+
+def _processed(function: DocFunction, asked: _Asked) -> Scores:
+    """What the task's own function makes of the answers, called as the format has it: (doc, answers) -> items."""
+    found = call(function, "process_results", dict(asked.doc.data), list(asked.answers))
+    if not isinstance(found, Mapping):
+        raise ValueError(f"process_results {name_of(function)} must return a dict by metric, got {found!r:.80}")
+    return {str(name): _item(name, item) for name, item in found.items()}
+
+
+def _item(name: str, item: Any) -> Item:
+    try:
+        return plain(item)
+    except TypeError as error:
+        raise ValueError(f"metric {name}: {error}") from None
+
+
+def _is_0_or_1(item: Item) -> bool:
+    return isinstance(item, int | float) and item in (0, 1)
+
+
+def _unknown(scores: Scores) -> Scores:
+    """Numbers that a function of the task made of NaN say nothing: argmax of NaN is 0, which may be right."""
+    return {name: math.nan if isinstance(item, int | float) else item for name, item in scores.items()}
+
+
+def _count(responses: Sequence[Sequence[Any]], which: Callable[[Any], bool]) -> int:
+    return sum(bool(which(response)) for repeats in responses for response in repeats)
+
+
+def _sample(doc: RenderedDoc, given: list[list[Any]], filtered: Mapping[str, list[Any]]) -> dict[str, Any]:
+    return {
+        "target": plain_or_text(doc.target),
+        "resps": plain_or_text(given),
+        "filtered_resps": {name: plain_or_text(answers) for name, answers in filtered.items()},
+    }
+
+
+def _has_nan(doc: RenderedDoc, given: list[list[Any]]) -> bool:
+    lls = (response[0] if isinstance(response, tuple) else response for repeats in given for response in repeats)
+    return any(math.isnan(ll) or ll == math.inf for ll in lls)
+
+
+def _has_no_choice(doc: RenderedDoc, given: list[list[Any]]) -> bool:
+    first = [repeats[0] for repeats in given]
+    return _has_nan(doc, given) or not _answered(doc, first).usable
+
+
+def _pair(response: Any) -> tuple[float, bool]:
+    return float(response[0]), bool(response[1])
+
+
+def _generated(response: Any) -> str | None:
+    return None if response is None else str(response)
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """What an output type does with responses.
+
+    `response` makes one plain; `scores` gives a filter's items; `broken` tells a doc for which the model gave no
+    usable number.
+    """
+
+    response: Callable[[Any], Any]
+    scores: Callable[[_Asked, Mapping[str, Metric]], Scores]
+    broken: Callable[[RenderedDoc, list[list[Any]]], bool]
+
+
+_OUTPUTS: Mapping[OutputType, _Output] = MappingProxyType(
+    {
+        "multiple_choice": _Output(_pair, _choice_items, _has_no_choice),
+        "loglikelihood": _Output(_pair, _target_items, _has_nan),
+        "loglikelihood_rolling": _Output(float, _rolling_items, _has_nan),
+        "generate_until": _Output(_generated, _text_items, lambda doc, given: False),
+    }
+)
