@@ -77,7 +77,7 @@ class LM(Protocol):
     `on_progress: Callable[[int, int], None] | None` (settable), called with requests done and asked for.
     """
 
-    def loglikelihood(self, requests: Sequence[tuple[str, str]]) -> Sequence[tuple[float, bool]]:
+    def loglikelihood(self, requests: Sequence[tuple[str, str]]) -> Sequence[tuple[float, bool] | Loglikelihood]:
         """log P(continuation | context) and whether greedy decoding would write it, for each pair."""
         ...
 

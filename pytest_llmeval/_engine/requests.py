@@ -1,0 +1,78 @@
+"""What an engine is asked and what it answers: token ids in, numbers and token ids out.
+
+An engine knows nothing about texts. `_models` turns texts into these values and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from typing import TypeAlias
+
+from pytest_llmeval._engine import FinishReason
+from pytest_llmeval._engine import GenerationKwargs
+from pytest_llmeval._engine import Loglikelihood
+from pytest_llmeval._errors import ModelError
+
+
+TokenIds: TypeAlias = tuple[int, ...]
+
+#: Called with (requests done, requests asked for); may be called more than once with the same numbers.
+OnProgress: TypeAlias = Callable[[int, int], None]
+
+#: Whether the text of these new tokens already holds a stop string of its request.
+IsStopped: TypeAlias = Callable[[Sequence[int], GenerationKwargs], bool]
+
+
+class RequestError(ModelError):
+    """One request cannot be served; `index` is its place in the list that was asked. Nothing was computed."""
+
+    def __init__(self, index: int, message: str) -> None:
+        super().__init__(message)
+        self.index = index
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRequest:
+    """log P(continuation | context). Both hold at least one id; together at most max_length + 1.
+
+    `truncated` says that the context lost its left end to fit the window.
+    """
+
+    context_ids: TokenIds
+    continuation_ids: TokenIds
+    truncated: bool = False
+
+    @property
+    def input_ids(self) -> TokenIds:
+        """What the model must read: everything but the last token, which is only predicted."""
+        return self.context_ids + self.continuation_ids[:-1]
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """Continue `ids`, at least one; they and `kwargs.max_gen_toks` more fit the window."""
+
+    ids: TokenIds
+    kwargs: GenerationKwargs
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The new tokens of a generation, the one that ended it included."""
+
+    ids: TokenIds
+    finish_reason: FinishReason
+
+
+class Engine(Protocol):
+    """Runs requests in whatever order and grouping is fastest; answers come in the order of the requests."""
+
+    def score(self, requests: Sequence[TokenRequest], on_progress: OnProgress) -> list[Loglikelihood]: ...
+
+    def generate(
+        self, requests: Sequence[GenerationRequest], is_stopped: IsStopped, on_progress: OnProgress
+    ) -> list[Completion]: ...

@@ -1,0 +1,140 @@
+"""Whether a folder or file holds a model that can be loaded, judged by names, sizes and first bytes alone."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Iterable
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_llmeval._errors import SettingError
+
+
+INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+WEIGHTS = ("*.safetensors", "*.bin")
+#: Any of these means that a tokenizer was saved; which ones are needed depends on its class.
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
+GGUF_MAGIC = b"GGUF"
+GGUF_PACKAGES = ("gguf", "accelerate")
+LFS_POINTER = b"version https://git-lfs"
+#: A safetensors file starts with the length of its header, 8 bytes, then the header: tensor -> place in the rest.
+_LENGTH_BYTES = 8
+_LARGEST_HEADER = 100_000_000
+
+
+def check_folder(folder: Path, *, own_tokenizer: bool = True) -> None:
+    """Raises SettingError for a folder that lacks config, weights or (if wanted) a tokenizer, naming what."""
+    _check_config(folder)
+    files = _weight_files(folder)
+    for file in files:
+        _check_weights(file)
+    if own_tokenizer and not any((folder / name).is_file() for name in TOKENIZER_FILES):
+        raise SettingError(
+            f"model {str(folder)!r} has no tokenizer (looked for {', '.join(TOKENIZER_FILES)}): save it beside the "
+            "weights, or name another folder or hub id as model argument tokenizer="
+        )
+
+
+def check_gguf(path: Path) -> None:
+    """Raises SettingError for a .gguf file that is missing, is none, or needs packages that are missing."""
+    if not path.is_file():
+        raise SettingError(f"model {str(path)!r}: there is no such file")
+    start = _first_bytes(path)
+    if not start.startswith(GGUF_MAGIC):
+        raise SettingError(f"model {str(path)!r} is no GGUF file: {_what_else(start, GGUF_MAGIC)}")
+    missing = missing_packages(GGUF_PACKAGES)
+    if missing:
+        raise SettingError(
+            f"model {str(path)!r}: reading GGUF needs {' and '.join(missing)}: "
+            "pip install 'pytest-llmeval-harness[gguf]'"
+        )
+
+
+def missing_packages(names: Iterable[str]) -> list[str]:
+    """Those that cannot be imported; nothing is imported to find out."""
+    return [name for name in names if importlib.util.find_spec(name) is None]
+
+
+def weight_index(folder: Path) -> Path | None:
+    """The file that lists the shards of a model saved in several."""
+    return next((folder / name for name in INDEXES if (folder / name).is_file()), None)
+
+
+def _check_config(folder: Path) -> None:
+    path = folder / "config.json"
+    if path.is_file():
+        _read_object(path, folder)
+        return
+    if (folder / "adapter_config.json").is_file():
+        raise SettingError(f"model {str(folder)!r} holds an adapter only: merge it into its base model and save that")
+    ggufs = sorted(folder.glob("*.gguf"))
+    if ggufs:
+        raise SettingError(f"model {str(folder)!r} is a folder of GGUF files: name the file, e.g. {str(ggufs[0])!r}")
+    raise SettingError(f"model {str(folder)!r} has no config.json: it is no folder that save_pretrained wrote")
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    index = weight_index(folder)
+    if index is None:
+        files = sorted(file for pattern in WEIGHTS for file in folder.glob(pattern))
+        if not files:
+            raise SettingError(f"model {str(folder)!r} has no weights (looked for {', '.join(WEIGHTS)})")
+        return files
+    shards = sorted(set(_read_object(index, folder).get("weight_map", {}).values()))
+    missing = [name for name in shards if not (folder / name).is_file()]
+    if missing:
+        raise SettingError(
+            f"model {str(folder)!r}: {len(missing)} of the {len(shards)} files that {index.name} lists "
+            f"{'is' if len(missing) == 1 else 'are'} missing: {', '.join(missing[:5])}"
+        )
+    return [folder / name for name in shards]
+
+
+def _check_weights(path: Path) -> None:
+    start = _first_bytes(path)
+    if start.startswith(LFS_POINTER) or not start:
+        raise SettingError(f"model weights {str(path)!r}: {_what_else(start, b'')}")
+    if path.suffix == ".safetensors":
+        expected = _safetensors_size(path)
+        if expected is None or path.stat().st_size < expected:
+            what = "the header is damaged" if expected is None else f"it is cut short ({expected} bytes expected)"
+            raise SettingError(f"model weights {str(path)!r} cannot be read: {what}; copy or download the file again")
+
+
+def _safetensors_size(path: Path) -> int | None:
+    """How many bytes the header of a safetensors file promises; None if it cannot be read."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+        if not 0 < length <= _LARGEST_HEADER:
+            return None
+        try:
+            header = json.loads(file.read(length))
+            ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+        except (ValueError, AttributeError, KeyError, TypeError, IndexError):
+            return None
+    return _LENGTH_BYTES + length + max(ends, default=0)
+
+
+def _read_object(path: Path, folder: Path) -> Mapping[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise SettingError(f"model {str(folder)!r}: {path.name} is no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise SettingError(f"model {str(folder)!r}: {path.name} holds no JSON object")
+    return value
+
+
+def _first_bytes(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(64)
+
+
+def _what_else(start: bytes, magic: bytes) -> str:
+    if not start:
+        return "it is empty"
+    if start.startswith(LFS_POINTER):
+        return "it is a git-lfs pointer; run 'git lfs pull'"
+    return f"it starts with {start[: len(magic)]!r}, not {magic!r}"

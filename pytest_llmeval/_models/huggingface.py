@@ -1,0 +1,197 @@
+"""A Hugging Face model as an `LM`: texts in, answers out; encoding, engine and decoding put together."""
+
+from __future__ import annotations
+
+import datetime
+import warnings
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import jinja2
+
+from pytest_llmeval._engine import Generation
+from pytest_llmeval._engine import GenerationKwargs
+from pytest_llmeval._engine import Loglikelihood
+from pytest_llmeval._engine.requests import Completion
+from pytest_llmeval._engine.requests import Engine
+from pytest_llmeval._engine.requests import GenerationRequest
+from pytest_llmeval._engine.stops import cut_at_stops
+from pytest_llmeval._errors import ModelError
+from pytest_llmeval._models.arguments import ModelArgs
+from pytest_llmeval._models.devices import budget_for
+from pytest_llmeval._models.devices import choose_device
+from pytest_llmeval._models.devices import free_memory
+from pytest_llmeval._models.devices import share_processors
+from pytest_llmeval._models.encoding import TextEncoder
+from pytest_llmeval._models.fingerprint import fingerprint_of
+from pytest_llmeval._models.loading import Loader
+from pytest_llmeval._models.padded import PaddedEngine
+from pytest_llmeval._models.specs import Source
+
+
+#: The window of a model whose config and tokenizer say nothing about one.
+DEFAULT_MAX_LENGTH = 2048
+#: Where configs of different model types keep their window, in the order they are asked.
+LENGTH_NAMES = ("n_positions", "max_position_embeddings", "n_ctx")
+#: Tokenizers without a limit report int(1e30).
+NO_LIMIT = 10**12
+#: The day of every chat template that prints one: the day which Llama 3's own template falls back to.
+TODAY = datetime.datetime(2024, 7, 26)
+#: Tokens that are looked at beyond the length of a stop string: some write nothing, or part of a letter.
+SPARE_TOKENS = 4
+
+
+class HuggingFaceLM:
+    """Serves one causal model. `load` is called for the weights when they are first needed.
+
+    `on_progress` is called with (requests done, requests asked for) after every batch.
+    """
+
+    def __init__(
+        self,
+        config: Any,
+        tokenizer: Any,
+        load: Callable[[], Any],
+        args: ModelArgs,
+        *,
+        name: str,
+        identify: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self.name = name
+        self.max_length = args.max_length or window_of(config, tokenizer)
+        self.on_progress: Callable[[int, int], None] | None = None
+        self._args = args
+        self._tokenizer = tokenizer
+        self._load = load
+        self._identify = identify
+        self._encoder = TextEncoder(
+            tokenizer, self.max_length, add_bos_token=args.add_bos_token, prefix_token_id=args.prefix_token_id
+        )
+        eos: int | None = tokenizer.eos_token_id
+        self._eos_ids = () if eos is None else (eos,)
+        self._eos_text = self._encoder.decode(self._eos_ids, special_tokens=True)
+
+    @cached_property
+    def fingerprint(self) -> str | None:
+        """What the answers depend on, as one hash; None for a model in memory, whose weights may change."""
+        return self._identify()
+
+    @cached_property
+    def engine(self) -> Engine:
+        model = self._load()
+        return PaddedEngine(model, budget_for(model.device, self._args), self._eos_ids)
+
+    def prepare(self) -> None:
+        """Read the weights now. Raises ModelError if that fails."""
+        _ = self.engine
+
+    def close(self) -> None:
+        """Give the memory back; another request would load the model again."""
+        if "engine" in self.__dict__:
+            del self.engine
+            free_memory()
+
+    def loglikelihood(self, requests: Sequence[tuple[str, str]]) -> list[Loglikelihood]:
+        """Raises RequestError for a continuation without a token, or one that is longer than the window."""
+        return self.engine.score(self._encoder.pairs(requests), self._report)
+
+    def loglikelihood_rolling(self, requests: Sequence[str]) -> list[float]:
+        """An empty text has log-probability 0."""
+        texts = self._encoder.rolling(requests)
+        answers = iter(self.engine.score([window for windows in texts for window in windows], self._report))
+        return [sum(next(answers).logprob for _ in windows) for windows in texts]
+
+    def generate_until(self, requests: Sequence[tuple[str, GenerationKwargs]]) -> list[Generation]:
+        """Raises RequestError for a request whose max_gen_toks leaves no room for its prompt."""
+        prompts = self._encoder.prompts(requests)
+        completions = self.engine.generate(prompts, self._is_stopped, self._report)
+        return [self._text(prompt, done) for prompt, done in zip(prompts, completions, strict=True)]
+
+    def apply_chat_template(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> str:
+        """The prompt that the model's own template makes of messages; templates that print a date print `TODAY`.
+
+        Without the generation prompt the last message stays open, to be continued. Where a template refuses a
+        system message it is left out, as lm_eval does, with a warning. Raises ModelError if there is no template.
+        """
+        if not self._tokenizer.chat_template:
+            raise ModelError(f"model {self.name!r} has no chat template: run it without --llmeval-chat-template")
+        try:
+            return self._render(messages, add_generation_prompt)
+        except jinja2.TemplateError as error:
+            others = [message for message in messages if message["role"] != "system"]
+            if len(others) == len(messages):
+                raise ModelError(f"the chat template of model {self.name!r} fails: {error}") from error
+            warnings.warn(
+                f"the chat template of model {self.name!r} takes no system message ({error}): it is left out",
+                stacklevel=2,
+            )
+        except ValueError as error:
+            raise ModelError(f"the chat template of model {self.name!r} fails: {error}") from error
+        return self.apply_chat_template(others, add_generation_prompt)
+
+    def _render(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool) -> str:
+        return str(
+            self._tokenizer.apply_chat_template(
+                [dict(message) for message in messages],
+                tokenize=False,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=not add_generation_prompt,
+                date_string=TODAY.strftime("%d %b %Y"),
+                strftime_now=TODAY.strftime,
+            )
+        )
+
+    def _report(self, done: int, total: int) -> None:
+        if self.on_progress is not None:
+            self.on_progress(done, total)
+
+    def _stops(self, kwargs: GenerationKwargs) -> list[str]:
+        return [stop for stop in (*kwargs.until, self._eos_text) if stop]
+
+    def _is_stopped(self, ids: Sequence[int], kwargs: GenerationKwargs) -> bool:
+        """Whether the text holds a stop string, wherever its tokens end; only new tokens can complete one."""
+        stops = self._stops(kwargs)
+        reach = max((len(stop.encode()) for stop in stops), default=0) + SPARE_TOKENS
+        return _holds_any(self._encoder.decode(ids[-reach:], special_tokens=True), stops) and _holds_any(
+            self._encoder.decode(ids, special_tokens=True), stops
+        )
+
+    def _text(self, prompt: GenerationRequest, done: Completion) -> Generation:
+        text = self._encoder.decode(done.ids, special_tokens=False)
+        written = cut_at_stops(text, self._stops(prompt.kwargs))
+        reason = "stop" if done.finish_reason == "length" and written != text else done.finish_reason
+        return Generation(written, reason, prompt.truncated)
+
+
+def open_model(source: Source, args: ModelArgs) -> HuggingFaceLM:
+    """A model by name. Config and tokenizer are read now, the weights later. Raises ModelError."""
+    device = choose_device(args.device)
+    share_processors(device)
+    loader = Loader(source, args)
+    config = loader.config()
+    return HuggingFaceLM(
+        config,
+        loader.tokenizer(),
+        lambda: loader.model(config, device),
+        args,
+        name=source.name,
+        identify=lambda: fingerprint_of(source, args, config),
+    )
+
+
+def window_of(config: Any, tokenizer: Any) -> int:
+    """How many tokens a model reads at once, by its config (of its text part), else by its tokenizer."""
+    text_config = getattr(config, "text_config", None) or config
+    for name in LENGTH_NAMES:
+        length = getattr(text_config, name, None)
+        if length is not None:
+            return int(length)
+    length = getattr(tokenizer, "model_max_length", None)
+    return int(length) if length is not None and length < NO_LIMIT else DEFAULT_MAX_LENGTH
+
+
+def _holds_any(text: str, stops: Sequence[str]) -> bool:
+    return any(stop in text for stop in stops)

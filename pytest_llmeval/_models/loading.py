@@ -1,0 +1,140 @@
+"""From a folder, file or hub id to config, tokenizer and model, as transformers reads them.
+
+Loading is silent, with two exceptions that a score depends on: weights that the checkpoint lacks are an error,
+and what transformers warns of reaches the user as a Python warning.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from contextlib import contextmanager
+from typing import Any
+from typing import TypeVar
+
+import torch
+import transformers
+from transformers.utils import logging as transformers_logging
+
+from pytest_llmeval._errors import ModelError
+from pytest_llmeval._models.arguments import ModelArgs
+from pytest_llmeval._models.specs import Source
+
+
+Loaded = TypeVar("Loaded")
+
+#: The keyword was renamed in transformers 4.56.
+DTYPE_KEYWORD = "dtype" if tuple(map(int, transformers.__version__.split(".")[:2])) >= (4, 56) else "torch_dtype"
+
+#: What transformers says at loading that no score depends on.
+ADVISORY = (
+    "`torch_dtype` is deprecated",
+    "Flash Attention 2 only supports",
+    "You are attempting to use Flash Attention 2",
+    "Using bos_token, but it is not set yet",
+    "Special tokens have been added in the vocabulary",
+)
+
+
+class Loader:
+    """Reads the parts of one model on demand."""
+
+    def __init__(self, source: Source, args: ModelArgs) -> None:
+        self.source = source
+        self.args = args
+
+    def config(self) -> Any:
+        """Raises ModelError for a config that cannot be read and for an encoder-decoder model."""
+        config = self._read("the config", transformers.AutoConfig.from_pretrained, self._place())
+        if getattr(config, "is_encoder_decoder", False):
+            raise ModelError(f"model {self.source.place!r} is an encoder-decoder model: only decoders are served")
+        return config
+
+    def tokenizer(self) -> Any:
+        if self.args.tokenizer is not None:
+            place: dict[str, Any] = {"pretrained_model_name_or_path": self.args.tokenizer}
+        else:
+            place = self._place()
+        if self.args.add_bos_token is not None:
+            place["add_bos_token"] = self.args.add_bos_token
+        return self._read("the tokenizer", transformers.AutoTokenizer.from_pretrained, place)
+
+    def model(self, config: Any, device: torch.device) -> Any:
+        """The model on `device`, ready to answer. Raises ModelError for weights that are missing or do not fit."""
+        keywords = self._place() | {"config": config, "output_loading_info": True, DTYPE_KEYWORD: self._dtype()}
+        if self.args.attn_implementation is not None:
+            keywords["attn_implementation"] = self.args.attn_implementation
+        read: Any = transformers.AutoModelForCausalLM.from_pretrained
+        model, info = self._read("the weights", read, keywords)
+        missing = sorted(info["missing_keys"])
+        if missing:
+            raise ModelError(
+                f"model {self.source.place!r} lacks {len(missing)} of its weights, which would be random: "
+                f"{', '.join(missing[:5])}"
+            )
+        try:
+            return model.to(device).eval()
+        except (RuntimeError, ValueError) as error:
+            raise ModelError(f"model {self.source.place!r} does not fit on {device}: {_first_line(error)}") from None
+
+    def _dtype(self) -> torch.dtype | str:
+        return "auto" if self.args.dtype == "auto" else getattr(torch, self.args.dtype)
+
+    def _place(self) -> dict[str, Any]:
+        """The keywords that say where to read from."""
+        if self.source.kind == "gguf":
+            path = self.source.path
+            return {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
+        place: dict[str, Any] = {"pretrained_model_name_or_path": self.source.place}
+        if self.args.gguf_file is not None:
+            place["gguf_file"] = self.args.gguf_file
+        if self.args.revision is not None:
+            place["revision"] = self.args.revision
+        return place | {"trust_remote_code": self.args.trust_remote_code}
+
+    def _read(self, what: str, read: Callable[..., Loaded], keywords: Mapping[str, Any]) -> Loaded:
+        """Whatever goes wrong in there is about the checkpoint, the network or a missing package: say which."""
+        try:
+            with silence() as messages:
+                loaded = read(**keywords)
+        except Exception as error:
+            reason = str(error).strip() or type(error).__name__
+            raise ModelError(f"model {self.source.place!r}: {what} cannot be loaded: {reason}") from error
+        for message in dict.fromkeys(messages):
+            if not message.startswith(ADVISORY):
+                warnings.warn(f"transformers on {self.source.place!r}: {message}", stacklevel=2)
+        return loaded
+
+
+@contextmanager
+def silence() -> Iterator[list[str]]:
+    """No progress bars and no log lines of transformers; its warnings are put into the list instead."""
+    caught: list[str] = []
+    root = logging.getLogger("transformers")
+    bars: Any = transformers_logging
+    had_bars = bars.is_progress_bar_enabled()
+    handlers = root.handlers[:]
+    root.handlers[:] = [_Collector(caught)]
+    bars.disable_progress_bar()
+    try:
+        yield caught
+    finally:
+        root.handlers[:] = handlers
+        if had_bars:
+            bars.enable_progress_bar()
+
+
+class _Collector(logging.Handler):
+    def __init__(self, messages: list[str]) -> None:
+        super().__init__(logging.WARNING)
+        self._messages = messages
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._messages.append(record.getMessage())
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,111 @@
+"""The plain engine: one padded batch after the other, longest first, smaller ones when memory runs out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from contextlib import contextmanager
+from typing import Any
+from typing import TypeVar
+
+from pytest_llmeval._engine import Loglikelihood
+from pytest_llmeval._engine.batches import Budget
+from pytest_llmeval._engine.batches import Sized
+from pytest_llmeval._engine.batches import pack
+from pytest_llmeval._engine.batches import plan_rows
+from pytest_llmeval._engine.batches import waves
+from pytest_llmeval._engine.requests import Completion
+from pytest_llmeval._engine.requests import GenerationRequest
+from pytest_llmeval._engine.requests import IsStopped
+from pytest_llmeval._engine.requests import OnProgress
+from pytest_llmeval._engine.requests import TokenRequest
+from pytest_llmeval._errors import ModelError
+from pytest_llmeval._models.devices import free_memory
+from pytest_llmeval._models.devices import is_out_of_memory
+from pytest_llmeval._models.generation import PaddedGenerator
+from pytest_llmeval._models.generation import plan_prompts
+from pytest_llmeval._models.scoring import PaddedScorer
+
+
+SizedRow = TypeVar("SizedRow", bound=Sized)
+Answer = TypeVar("Answer")
+
+#: So many batches of tokens are planned at once, enough that rows of one length find each other.
+WAVE_BATCHES = 16
+
+
+class PaddedEngine:
+    """An `Engine` on a causal model of transformers.
+
+    The model answers in evaluation mode and is left in the mode it was in. `budget` says what a batch may hold;
+    it shrinks when memory runs out. Raises ModelError when not even one sequence fits, or the model fails.
+    """
+
+    def __init__(self, model: Any, budget: Budget, eos_ids: Iterable[int]) -> None:
+        self.budget = budget
+        self._model = model
+        with _evaluating(model):
+            self._scorer = PaddedScorer(model)
+        self._generator = PaddedGenerator(model, eos_ids)
+
+    def score(self, requests: Sequence[TokenRequest], on_progress: OnProgress) -> list[Loglikelihood]:
+        answers: dict[int, Loglikelihood] = {}
+        with _evaluating(self._model):
+            for wave in waves(requests, self.budget.tokens * WAVE_BATCHES):
+                rows = plan_rows([requests[place] for place in wave])
+                for _, answered in self._run(rows, self._scorer.run):
+                    for question, logprob, greedy in answered:
+                        for place in question.requests:
+                            truncated = requests[wave[place]].truncated
+                            answers[wave[place]] = Loglikelihood(logprob, greedy, truncated)
+                    on_progress(len(answers), len(requests))
+        return [answers[place] for place in range(len(requests))]
+
+    def generate(
+        self, requests: Sequence[GenerationRequest], is_stopped: IsStopped, on_progress: OnProgress
+    ) -> list[Completion]:
+        answers: dict[int, Completion] = {}
+        with _evaluating(self._model):
+            for group in self._generator.groups(plan_prompts(requests)):
+                for batch, completions in self._run(group, lambda prompts: self._generator.run(prompts, is_stopped)):
+                    for prompt, completion in zip(batch, completions, strict=True):
+                        answers |= dict.fromkeys(prompt.places, completion)
+                    on_progress(len(answers), len(requests))
+        return [answers[place] for place in range(len(requests))]
+
+    def _run(
+        self, rows: Sequence[SizedRow], run: Callable[[Sequence[SizedRow]], Answer]
+    ) -> Iterator[tuple[list[SizedRow], Answer]]:
+        """Each batch and its answer; a batch that does not fit into memory is tried again as smaller ones."""
+        start = 0
+        while start < len(rows):
+            batch = next(pack(rows[start:], self.budget))
+            try:
+                answer = run(batch)
+            except (RuntimeError, MemoryError, IndexError, ValueError) as error:
+                self._shrink(batch, error)
+                continue
+            start += len(batch)
+            yield batch, answer
+
+    def _shrink(self, batch: Sequence[Sized], error: Exception) -> None:
+        shape = f"{len(batch)} sequence{'s' * (len(batch) > 1)} of up to {max(row.length for row in batch)} tokens"
+        if not is_out_of_memory(error):
+            raise ModelError(f"the model failed on {shape}: {type(error).__name__}: {error}") from error
+        if len(batch) == 1:
+            raise ModelError(f"out of memory on {shape}; give a smaller max_length, or another device") from error
+        free_memory()
+        self.budget = self.budget.after_running_out(batch)
+
+
+@contextmanager
+def _evaluating(model: Any) -> Iterator[None]:
+    """Without dropout, for a model that is being trained too."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
