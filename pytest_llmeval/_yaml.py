@@ -38,7 +38,7 @@ AGREED: Mapping[str, re.Pattern[str]] = {
 }
 
 #: More values than this come only from aliases that multiply each other.
-MOST_VALUES = 1_000_000
+MOST_VALUES = 200_000
 
 _STANDARD = "tag:yaml.org,2002:"
 _TAGS = frozenset({"map", "seq", "str", "null", "bool", "int", "float", "timestamp", "value", "merge"})
