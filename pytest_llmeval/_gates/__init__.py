@@ -1,0 +1,49 @@
+"""Gates as written: what a task or a group must reach, read from task files, ini lines and options.
+
+    acc >= 0.35                             floor
+    perplexity <= 20                        ceiling
+    exact_match,strict-match >= 0.1         of one filter
+    acc >= 0.35 as floor                    its item is called gate[floor]
+    {metric: acc, min: 0.35, max: 0.99}     the same as a mapping, here with two bounds
+    mmlu.acc >= 0.25                        a rule (ini, option): the gate of a task or group
+    tag:stem.acc >= 0.3                     a rule for every task with that tag
+    mmlu_*.acc >= 0.2                       a rule for every name that matches
+
+A gate compares the observed value with its bounds; judging is done in `_verdicts`. Every error names the place
+(file and line, or setting), the entry as written, and the mend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pytest_llmeval._gates.checking import check_gate
+from pytest_llmeval._gates.checking import filter_names
+from pytest_llmeval._gates.checking import gate_ids
+from pytest_llmeval._gates.gate import Bound
+from pytest_llmeval._gates.gate import Gate
+from pytest_llmeval._gates.gate import Place
+from pytest_llmeval._gates.gate import Rule
+from pytest_llmeval._gates.reading import parse_gate
+from pytest_llmeval._gates.reading import parse_rule
+from pytest_llmeval._task import Group
+from pytest_llmeval._task import Task
+
+
+__all__ = ["Bound", "Gate", "Place", "Rule", "check_gate", "gate_ids", "gates_for", "parse_gate", "parse_rule"]
+
+
+def gates_for(owner: Task | Group, rules: Iterable[Rule] = (), leaves: Sequence[Task] = ()) -> tuple[Gate, ...]:
+    """The gates of a task or group, from its file and from rules, checked, each with its id.
+
+    `leaves` are the tasks that a group rests on. Raises TaskFileError or SettingError for a gate that cannot be
+    meant for this task or group, and where two gates would have one id.
+    """
+    written = [parse_gate(entry, path=owner.path, line=line) for entry, line in owner.gates]
+    gates = [*written, *(rule.gate for rule in rules if rule.selects(owner))]
+    for gate in gates:
+        check_gate(gate, owner, leaves)
+    ids = gate_ids(gates, filter_names(owner, leaves))
+    return tuple(replace(gate, id=gate_id) for gate, gate_id in zip(gates, ids, strict=True))

@@ -1,0 +1,369 @@
+"""Gate expressions: what they mean, and what each wrong one says."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_llmeval._errors import SettingError
+from pytest_llmeval._errors import TaskFileError
+from pytest_llmeval._gates import Bound
+from pytest_llmeval._gates import Gate
+from pytest_llmeval._gates import check_gate
+from pytest_llmeval._gates import gate_ids
+from pytest_llmeval._gates import gates_for
+from pytest_llmeval._gates import parse_gate
+from pytest_llmeval._gates import parse_rule
+from pytest_llmeval._task import Field
+from pytest_llmeval._task import FilterSpec
+from pytest_llmeval._task import Group
+from pytest_llmeval._task import GroupMetric
+from pytest_llmeval._task import MetricSpec
+from pytest_llmeval._task import OutputType
+from pytest_llmeval._task import Task
+
+
+PATH = Path("bench/t.yaml")
+
+
+def parse(entry: Any) -> Gate:
+    return parse_gate(entry, path=PATH, line=7)
+
+
+def essence(gate: Gate) -> tuple[object, ...]:
+    return gate.metric, gate.filter, gate.name, *((bound.operator, bound.value) for bound in gate.bounds)
+
+
+def task(
+    output_type: OutputType = "multiple_choice",
+    *,
+    name: str = "t",
+    filters: tuple[str, ...] = ("none",),
+    metrics: tuple[MetricSpec, ...] = (),
+    **more: Any,
+) -> Task:
+    text = Field("doc_to_text", text="{{q}}")
+    specs = tuple(FilterSpec(one, ()) for one in filters)
+    return Task(name, PATH, output_type, text, text, filters=specs, metrics=metrics, **more)
+
+
+def score(*arguments: object) -> float:
+    return 1.0
+
+
+@pytest.mark.parametrize(
+    ("entry", "meant"),
+    [
+        ("acc >= 0.35", ("acc", None, None, (">=", 0.35))),
+        ("acc_norm>0.3", ("acc_norm", None, None, (">", 0.3))),
+        ("  perplexity   <=  20 ", ("perplexity", None, None, ("<=", 20.0))),
+        ("ter < -1.5e2", ("ter", None, None, ("<", -150.0))),
+        ("exact_match,strict-match >= .1", ("exact_match", "strict-match", None, (">=", 0.1))),
+        ("exact_match, get the answer >= 1", ("exact_match", "get the answer", None, (">=", 1.0))),
+        ("pass@1 >= 0.2", ("pass@1", None, None, (">=", 0.2))),
+        ("chrf++ >= 30", ("chrf++", None, None, (">=", 30.0))),
+        ("acc >= 0.35 as never below", ("acc", None, "never below", (">=", 0.35))),
+        ({"metric": "acc", "min": 0.35}, ("acc", None, None, (">=", 0.35))),
+        ({"metric": "acc", "max": 1}, ("acc", None, None, ("<=", 1.0))),
+        (
+            {"metric": "f1", "filter": "x", "min": 0, "max": 1, "name": "n"},
+            ("f1", "x", "n", (">=", 0.0), ("<=", 1.0)),
+        ),
+        ({"metric": "f1,x", "min": 0.5}, ("f1", "x", None, (">=", 0.5))),
+        ({"metric": "f1,x", "filter": "x", "min": 0.5}, ("f1", "x", None, (">=", 0.5))),
+        # PyYAML reads 1e-3 as a text.
+        ({"metric": "acc", "min": "1e-3"}, ("acc", None, None, (">=", 0.001))),
+    ],
+)
+def test_entries(entry: str | Mapping[str, Any], meant: tuple[object, ...]) -> None:
+    assert essence(parse(entry)) == meant
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("acc", "is no comparison; expected METRIC >= NUMBER"),
+        ("", "is no comparison"),
+        (">= 0.3", "is no comparison"),
+        ("acc >=", "is no comparison"),
+        ("acc == 1", "'==' is no comparison of gates; use one of >=, >, <=, <"),
+        ("acc => 1", "'=>' is no comparison of gates"),
+        ("acc = 1", "'=' is no comparison"),
+        ("acc != 1", "'!=' is no comparison"),
+        (", >= 1", "expected METRIC or METRIC,FILTER"),
+        ("acc, >= 1", "expected METRIC or METRIC,FILTER"),
+        ("acc >= nan", "expected a finite number, got 'nan'"),
+        ("acc >= inf", "expected a finite number, got 'inf'"),
+        ("acc <= -Infinity", "expected a finite number"),
+        ("acc >= 1e999", "got '1e999': no value can be compared with it"),
+        ("acc >= 1_0", "expected a finite number, got '1_0'"),
+        ("acc >= ０.３", "expected a finite number"),
+        ("acc >= 35%", "got '35%'; did you mean 0.35?"),
+        ("acc >= 0,35", "got '0,35'; did you mean 0.35?"),
+        ("acc >= high", "got 'high'"),
+        ("acc >= 0.3 as x]", "name: expected a text without brackets, got 'x]'"),
+        ("acc >= baseline - 0.02", "a comparison with a baseline is not part of this version; it has floors and"),
+        ("acc >= 0.3 @ 0.95", "a confidence is not part of this version"),
+        ({"metric": "acc", "max_drop": 0.01}, "a comparison with a baseline is not part of this version"),
+        ({"metric": "acc", "max_drop": float("nan")}, "a comparison with a baseline is not part"),
+        ({"metric": "acc", "min": 0.3, "confidence": 0.95}, "a confidence is not part of this version"),
+        ({"metric": "acc", "min": 0.3, "scope": "dataset"}, "a scope is not part of this version"),
+        ({"acc": 0.5}, "unknown key 'acc'; expected {metric: acc, min: 0.35}"),
+        ({True: 0.5}, "unknown key True"),
+        ({"min": 0.3}, "needs the name of a metric"),
+        ({"metric": 3, "min": 0.3}, "needs the name of a metric"),
+        ({}, "needs the name of a metric"),
+        ({"metric": "acc"}, "needs min or max"),
+        ({"metric": "acc", "min": True}, "expected a finite number, got True"),
+        ({"metric": "acc", "min": None}, "expected a finite number, got None"),
+        ({"metric": "acc", "min": "x"}, "expected a finite number, got 'x'"),
+        ({"metric": "acc", "min": [0.3]}, "expected a finite number, got [0.3]"),
+        ({"metric": "acc", "min": float("nan")}, "expected a finite number, got nan"),
+        ({"metric": "acc", "max": float("-inf")}, "expected a finite number, got -inf"),
+        ({"metric": "acc", "min": 10**400}, "no value can be compared with it"),
+        ({"metric": "acc", "min": 0.9, "max": 0.1}, "min is above max: no value can pass"),
+        ({"metric": "acc", "filter": 3, "min": 0}, "filter: expected the name of one filter, got 3"),
+        ({"metric": "acc,a", "filter": "b", "min": 0}, "filter: expected the name of one filter, got 'b'"),
+        ({"metric": "acc", "min": 0, "name": ""}, "name: expected a text without brackets"),
+        ({"metric": "acc", "min": 0, "name": "a\nb"}, "name: expected a text without brackets"),
+        (0.35, "expected a text such as 'acc >= 0.35' or a mapping"),
+        (None, "expected a text such as"),
+        (["acc", 0.3], "expected a text such as"),
+    ],
+)
+def test_wrong_entries_name_place_value_and_mend(entry: Any, message: str) -> None:
+    with pytest.raises(TaskFileError) as caught:
+        parse(entry)
+    assert str(caught.value).startswith("bench/t.yaml:7: metadata.gates: ")
+    assert message in str(caught.value)
+    assert caught.value.line == 7
+
+
+def test_an_error_shows_a_mapping_as_it_stands_in_yaml() -> None:
+    with pytest.raises(TaskFileError, match=r"'\{metric: acc, min: True\}': expected"):
+        parse({"metric": "acc", "min": True})
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from([">=", ">", "<=", "<"]))
+def test_every_finite_number_is_read_back(number: float, operator: Any) -> None:
+    assert parse(f"acc {operator} {number!r}").bounds == (Bound(operator, number),)
+
+
+@given(st.text())
+def test_any_text_is_a_gate_or_a_task_file_error(text: str) -> None:
+    with contextlib.suppress(TaskFileError):
+        assert parse(text).bounds
+
+
+@pytest.mark.parametrize(
+    ("line", "selector", "meant"),
+    [
+        ("mmlu.acc >= 0.25", "mmlu", ("acc", None, None, (">=", 0.25))),
+        ("  tag:stem.acc >= 0.3", "tag:stem", ("acc", None, None, (">=", 0.3))),
+        ("my-task.v1.2.acc > 0", "my-task.v1.2", ("acc", None, None, (">", 0.0))),
+        ("gsm8k.exact_match,v1.0 match >= 0.1", "gsm8k", ("exact_match", "v1.0 match", None, (">=", 0.1))),
+        ("mmlu_*.acc_norm <= .9 as top", "mmlu_*", ("acc_norm", None, "top", ("<=", 0.9))),
+        ("openllm::arc.acc >= 0.2", "openllm::arc", ("acc", None, None, (">=", 0.2))),
+    ],
+)
+def test_rules(line: str, selector: str, meant: tuple[object, ...]) -> None:
+    rule = parse_rule(line)
+    assert (rule.selector, essence(rule.gate)) == (selector, meant)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("acc >= 0.3", "'acc >= 0.3': names no task; expected TASK.METRIC >= NUMBER"),
+        (".acc >= 0.3", "names no task"),
+        ("mmlu. >= 0.3", "names no task"),
+        ("mmlu.acc", "is no comparison"),
+        ("mmlu.acc >= NaN", "expected a finite number"),
+        ("mmlu_anatomy.acc >= baseline - 0.02", "a comparison with a baseline is not part of this version"),
+        ("tag:stem.acc >= 0.3 @ 0.95", "a confidence is not part of this version"),
+    ],
+)
+def test_wrong_rules_name_the_setting(line: str, message: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        parse_rule(line, origin="--llmeval-fail-on")
+    assert str(caught.value).startswith("--llmeval-fail-on: ")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("selector", "selected"),
+    [
+        ("anatomy", {"anatomy"}),
+        ("mmlu", {"mmlu"}),
+        ("*", {"anatomy", "sums", "mmlu"}),
+        ("[as]*", {"anatomy", "sums"}),
+        ("tag:stem", {"anatomy"}),
+        ("tag:s*", {"anatomy", "sums"}),
+        ("ANATOMY", set()),
+        ("tag:mmlu", set()),
+    ],
+)
+def test_what_a_rule_selects(selector: str, selected: set[str]) -> None:
+    owners = [task(name="anatomy", tags=("stem",)), task(name="sums", tags=("small",)), Group("mmlu", PATH, ())]
+    rule = parse_rule(f"{selector}.acc >= 0.3")
+    assert {owner.name for owner in owners if rule.selects(owner)} == selected
+
+
+def test_a_name_with_brackets_selects_itself() -> None:
+    assert parse_rule("t[1].acc >= 0.3").selects(task(name="t[1]"))
+
+
+def test_a_gate_travels_as_plain_data() -> None:
+    gate = gates_for(task(gates=(("acc >= 0.35 as floor", 3),)))[0]
+    assert gate.to_list() == ["acc", [[">=", 0.35]], None, "floor", "floor"]
+    assert Gate.from_list(gate.to_list()).to_list() == gate.to_list()
+
+
+@pytest.mark.parametrize(
+    ("entry", "owner"),
+    [
+        ("acc >= 0.3", task()),
+        ("acc_norm >= 0.3", task()),
+        ("acc,none >= 0.3", task()),
+        ("perplexity <= 20", task("loglikelihood")),
+        ("word_perplexity <= 20", task("loglikelihood_rolling")),
+        ("exact_match,strict >= 0.1", task("generate_until", filters=("strict", "loose"))),
+        ("pass@1 >= 0.1", task("generate_until", metrics=(MetricSpec("pass@k", options={"k": [1, 10]}),))),
+        # The task's own functions may give any name, and any range.
+        ("em >= 40", task("generate_until", process_results=score)),
+        ("own >= 40", task("generate_until", metrics=(MetricSpec("score", function=score),))),
+        ("acc >= 40", task(metrics=(MetricSpec("acc", aggregation=score),))),
+        ("mcc >= -0.5", task(metrics=(MetricSpec("mcc"),))),
+        ("bleu >= 20", task("generate_until", metrics=(MetricSpec("bleu"),))),
+    ],
+)
+def test_gates_that_can_be_meant(entry: str, owner: Task) -> None:
+    check_gate(parse(entry), owner)
+
+
+@pytest.mark.parametrize(
+    ("entry", "owner", "message"),
+    [
+        (
+            "exact_match >= 0.3",
+            task(),
+            "task 't' has no metric 'exact_match' (it has: acc, acc_norm)",
+        ),
+        ("acc_nrom >= 0.3", task(), "; did you mean 'acc_norm'?"),
+        ("acc,strict >= 0.3", task(), "task 't' has no filter 'strict' (it has: none)"),
+        (
+            "exact_match >= 0.3",
+            task("generate_until", filters=("strict", "loose")),
+            "task 't' has the filters strict, loose; name the one meant, e.g. 'exact_match,strict'",
+        ),
+        ("pass@k >= 0.3", task("generate_until", metrics=(MetricSpec("pass@k"),)), "(it has: pass@1)"),
+        ("acc >= 35", task(), "acc lies between 0 and 1, and the bound is 35; did you mean 0.35?"),
+        ("acc_norm <= -0.1", task(), "acc_norm lies between 0 and 1, and the bound is -0.1"),
+        ("acc >= 3500", task(), "the bound is 3500"),
+        ("exact_match >= 10", task("generate_until"), "did you mean 0.1?"),
+        ("f1 >= 50", task(metrics=(MetricSpec("f1"),)), "did you mean 0.5?"),
+        ({"metric": "acc", "min": 0.2, "max": 90}, task(), "did you mean 0.9?"),
+    ],
+)
+def test_gates_that_cannot_be_meant(entry: str, owner: Task, message: str) -> None:
+    with pytest.raises(TaskFileError) as caught:
+        check_gate(parse(entry), owner)
+    assert str(caught.value).startswith("bench/t.yaml:7: metadata.gates: ")
+    assert message in str(caught.value)
+
+
+def test_a_rule_that_cannot_be_meant_is_a_setting_error() -> None:
+    rule = parse_rule("t.acc >= 35")
+    with pytest.raises(SettingError, match=r"ini llmeval_gates: 't\.acc >= 35': acc lies between 0 and 1"):
+        gates_for(task(), [rule])
+
+
+def test_an_unknown_metric_of_the_task_itself_is_an_error_of_its_metric_list() -> None:
+    with pytest.raises(TaskFileError, match=r"bench/t\.yaml:4: metric_list: .*rogue"):
+        check_gate(parse("acc >= 0.3"), task(metrics=(MetricSpec("rogue"),), lines={"metric_list": 4}))
+
+
+LEAVES = (
+    task(name="a"),
+    task("generate_until", name="b", filters=("strict", "loose")),
+    task("generate_until", name="c", filters=("loose", "last")),
+)
+
+
+def group(*metrics: GroupMetric, **more: Any) -> Group:
+    return Group("g", PATH, ("a", "b", "c"), metrics=metrics, **more)
+
+
+def test_group_gates_need_an_aggregated_metric() -> None:
+    with pytest.raises(TaskFileError, match=r"group 'g' has no metric 'acc' \(it has: none; name some in aggregate_"):
+        check_gate(parse("acc >= 0.3"), group(), LEAVES)
+    with pytest.raises(TaskFileError, match=r"group 'g' has no metric 'acc_norm' \(it has: acc\)"):
+        check_gate(parse("acc_norm >= 0.3"), group(GroupMetric("acc")), LEAVES)
+
+
+def test_group_gates_know_the_filters_of_the_tasks_that_have_the_metric() -> None:
+    both = group(GroupMetric("acc"), GroupMetric("exact_match"))
+    check_gate(parse("acc >= 0.3"), both, LEAVES)
+    check_gate(parse("exact_match,last >= 0.3"), both, LEAVES)
+    with pytest.raises(TaskFileError, match="group 'g' has the filters strict, loose, last; name the one meant"):
+        check_gate(parse("exact_match >= 0.3"), both, LEAVES)
+    with pytest.raises(TaskFileError, match=r"group 'g' has no filter 'none' \(it has: strict, loose, last\)"):
+        check_gate(parse("exact_match,none >= 0.3"), both, LEAVES)
+
+
+def test_filters_that_the_group_names_are_the_ones_it_has() -> None:
+    one = group(GroupMetric("exact_match", filters=("loose",)))
+    check_gate(parse("exact_match >= 0.3"), one, LEAVES)
+    with pytest.raises(TaskFileError, match=r"has no filter 'strict' \(it has: loose\)"):
+        check_gate(parse("exact_match,strict >= 0.3"), one, LEAVES)
+
+
+def test_group_gates_are_proportions_only_if_nobody_aggregates_otherwise() -> None:
+    with pytest.raises(TaskFileError, match=r"did you mean 0\.35\?"):
+        check_gate(parse("acc >= 35"), group(GroupMetric("acc")), LEAVES)
+    check_gate(parse("acc >= 35"), group(GroupMetric("acc", aggregation=score)), LEAVES)
+    percent = task(name="d", metrics=(MetricSpec("acc", aggregation=score),))
+    check_gate(parse("acc >= 35"), group(GroupMetric("acc")), (*LEAVES, percent))
+
+
+@pytest.mark.parametrize(
+    ("entries", "filters", "ids"),
+    [
+        (["acc >= 0.3", "acc_norm >= 0.3"], ["none"], ("acc", "acc_norm")),
+        (["acc,none >= 0.3"], ["none"], ("acc",)),
+        (["em,strict >= 0.1", "em,loose >= 0.2"], ["strict", "loose"], ("em,strict", "em,loose")),
+        (["acc >= 0.3", "acc >= 0.4 as hope", "acc <= 0.9 as top"], ["none"], ("acc", "hope", "top")),
+        ([], ["none"], ()),
+    ],
+)
+def test_ids(entries: list[str], filters: list[str], ids: tuple[str, ...]) -> None:
+    assert gate_ids([parse(entry) for entry in entries], filters) == ids
+
+
+def test_equal_ids_ask_for_a_name() -> None:
+    gates = [parse("acc >= 0.3"), parse("acc <= 0.9")]
+    with pytest.raises(TaskFileError) as caught:
+        gate_ids(gates, ["none"])
+    assert str(caught.value) == (
+        "bench/t.yaml:7: metadata.gates: 'acc <= 0.9': 2 gates would be called gate[acc] ('acc >= 0.3' and "
+        "'acc <= 0.9'): give one a name, 'acc >= 0.35 as NAME' or {metric: acc, min: 0.35, name: NAME}"
+    )
+
+
+def test_gates_of_a_file_come_before_those_of_rules() -> None:
+    rules = [parse_rule("t.acc >= 0.4 as ours"), parse_rule("other.acc >= 0.9"), parse_rule("t.acc_norm > 0.1")]
+    found = gates_for(task(gates=(("acc >= 0.3", 3),)), rules)
+    assert [gate.id for gate in found] == ["acc", "ours", "acc_norm"]
+    with pytest.raises(SettingError, match=r"2 gates would be called gate\[acc\]"):
+        gates_for(task(gates=(("acc >= 0.3", 3),)), [parse_rule("t.acc >= 0.4")])
+
+
+def test_ids_of_a_group_show_filters_where_it_reports_several() -> None:
+    owner = group(GroupMetric("exact_match"), gates=(("exact_match,loose >= 0.3", 9),))
+    assert [gate.id for gate in gates_for(owner, (), LEAVES)] == ["exact_match,loose"]
