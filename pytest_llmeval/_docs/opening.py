@@ -26,6 +26,7 @@ from pytest_llmeval._docs.layout import read_layout
 from pytest_llmeval._docs.layout import split_patterns
 from pytest_llmeval._errors import DataError
 from pytest_llmeval._settings import Settings
+from pytest_llmeval._task import NOTHING
 from pytest_llmeval._task import DocFunction
 from pytest_llmeval._task import Task
 
@@ -188,12 +189,7 @@ def _find_folder(
 
 def _from_folder(task: Task, local: LocalData, split: str) -> datasets.Dataset:
     layout = local.layout
-    try:
-        config = layout.config(task.dataset_name)
-        splits = _splits(task, layout)
-    except DataError as error:
-        place = f"{task.path}:{task.line_of('dataset_name')}"
-        raise DataError(f"{describe(task, split)}: {error}; correct dataset_name in {place}") from error
+    splits, options = _splits(task, layout, split)
     files = lookup(splits, split)
     if not files:
         raise _no_such_split(task, split, layout.folder, list(splits))
@@ -201,19 +197,23 @@ def _from_folder(task: Task, local: LocalData, split: str) -> datasets.Dataset:
     if kind is None:
         known = ", ".join(FORMATS)
         raise DataError(f"{describe(task, split)}: {files[0]} is of no format that is read here; convert it to {known}")
-    options = {**(config.options if config else {}), **_reader_options(task)}
     features = local.features.get(task.dataset_name or layout.default or "default")
-    return _read(task, split, kind, files, options, features)
+    return _read(task, split, kind, files, {**options, **_reader_options(task)}, features)
 
 
-def _splits(task: Task, layout: Layout) -> Splits:
-    """The splits of the task's configuration, or those of its own `data_files` (relative to the data set)."""
+def _splits(task: Task, layout: Layout, split: str) -> tuple[Splits, Mapping[str, Any]]:
+    """The splits of the task's own `data_files` (relative to the data set), else of its configuration with options."""
     data_files = task.dataset_kwargs.get("data_files")
-    if data_files is None:
-        return layout.splits(task.dataset_name)
-    folder = layout.folder / str(task.dataset_kwargs.get("data_dir") or "")
-    found = {split: matching(folder, globs) for split, globs in split_patterns(data_files).items()}
-    return {split: files for split, files in found.items() if files}
+    if data_files is not None:
+        folder = layout.folder / str(task.dataset_kwargs.get("data_dir") or "")
+        found = {name: matching(folder, globs) for name, globs in split_patterns(data_files).items()}
+        return {name: files for name, files in found.items() if files}, NOTHING
+    try:
+        config = layout.config(task.dataset_name)
+        return layout.splits(task.dataset_name), NOTHING if config is None else config.options
+    except DataError as error:
+        place = f"{task.path}:{task.line_of('dataset_name')}"
+        raise DataError(f"{describe(task, split)}: {error}; correct dataset_name in {place}") from error
 
 
 def _reader_options(task: Task) -> dict[str, Any]:

@@ -37,8 +37,8 @@ def read_answers(
     """
     entries = list(target) if isinstance(target, list | tuple) else [target]
     if chosen is not None and choices is not None:
-        problem = _out_of_range([chosen], choices)
-        return Answers((chosen,) if problem is None else (), _texts(entries), problem)
+        problem, texts = _out_of_range([chosen], choices), _texts(entries)
+        return Answers(() if problem else (chosen,), texts, problem or (None if texts else "it gives no continuation"))
     return _READERS[output_type](entries, choices, written)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -20,44 +21,58 @@ from pytest_llmeval._task import Task
 from pytest_llmeval._template import evaluate
 
 
-def value_of(field: Field | None, task: Task, data: DocData, which: str) -> Any:
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One doc of a task, or one of its examples; `name` says which in messages ("doc 3")."""
+
+    task: Task
+    data: DocData
+    name: str
+
+    def place(self, field: Field) -> str:
+        """``task t, doc 3, doc_to_text (benchmarks/t.yaml:7)``"""
+        return f"task {self.task.name}, {self.name}, {field.key} ({self.task.path}:{field.line or 1})"
+
+
+def value_of(field: Field | None, row: Row) -> Any:
     """The field's value for one doc: a column's, a template's, a function's, or a constant; None without a field.
 
-    `which` names the doc in messages ("doc 3"). Raises TemplateError where a template does not fit the doc, and
-    DataError where a function fails.
+    Raises TemplateError where a template does not fit the doc, and DataError where a function fails.
     """
     if field is None:
         return None
     if field.function is not None:
-        return _called(field.function, data, place(field, task, which))
+        return _called(field.function, row.data, row.place(field))
     if field.text is not None:
-        return data[field.text] if field.text in data else evaluate(field.text, data, place=place(field, task, which))
+        column = field.text in row.data
+        return row.data[field.text] if column else evaluate(field.text, row.data, place=row.place(field))
     return field.index if field.choices is None else list(field.choices)
 
 
-def text_of(field: Field | None, task: Task, data: DocData, which: str) -> str:
+def text_of(field: Field | None, row: Row) -> str:
     """The field's value as a text; empty where there is no field or no value."""
-    value = value_of(field, task, data, which)
+    value = value_of(field, row)
     return "" if value is None else str(value)
 
 
-def choices_of(field: Field | None, task: Task, data: DocData, which: str) -> tuple[str, ...] | None:
+def choices_of(field: Field | None, row: Row) -> tuple[str, ...] | None:
     """The option texts of a doc; None without a field. Raises DataError for anything but a list of texts."""
-    value = value_of(field, task, data, which)
     if field is None:
         return None
-    if isinstance(value, str) and field.text not in data:
+    value = value_of(field, row)
+    if isinstance(value, str) and is_written(field, row):
         value = _written_list(value)
     if isinstance(value, Mapping):
         value = list(value.values())
     if not isinstance(value, Sequence) or isinstance(value, str) or any(choice is None for choice in value):
-        raise DataError(f"{place(field, task, which)}: expected a list of texts, got {_shown(value)}")
+        shown = f"{value!r:.80} ({type(value).__name__})"
+        raise DataError(f"{row.place(field)}: expected a list of texts, got {shown}")
     return tuple(str(choice) for choice in value)
 
 
-def is_written(field: Field, data: DocData) -> bool:
+def is_written(field: Field, row: Row) -> bool:
     """Whether the task file itself spells the value (a template, a list): there, digits may stand for an index."""
-    return field.function is None and field.text not in data
+    return field.function is None and field.text not in row.data
 
 
 def as_index(value: Any) -> int | None:
@@ -70,11 +85,6 @@ def as_index(value: Any) -> int | None:
 def written_index(text: Any) -> int | None:
     """The number that a text of ASCII digits spells; None for any other text."""
     return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() else None
-
-
-def place(field: Field, task: Task, which: str) -> str:
-    """``task t, doc 3, doc_to_text (benchmarks/t.yaml:7)``"""
-    return f"task {task.name}, {which}, {field.key} ({task.path}:{field.line or 1})"
 
 
 def _called(function: DocFunction, data: DocData, where: str) -> Any:
@@ -92,8 +102,3 @@ def _written_list(text: str) -> Any:
         return ast.literal_eval(text)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return text
-
-
-def _shown(value: Any) -> str:
-    shown = repr(value)
-    return f"{shown[:77]}... ({type(value).__name__})" if len(shown) > 80 else f"{shown} ({type(value).__name__})"

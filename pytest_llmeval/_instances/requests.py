@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 from typing import TypeAlias
 
+from pytest_llmeval._instances.fields import Row
 from pytest_llmeval._instances.fields import text_of
 from pytest_llmeval._instances.generation import generation_kwargs
 from pytest_llmeval._instances.messages import chat_messages
@@ -29,6 +30,9 @@ from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
 
 
+#: The contexts of one doc: one, or one per option.
+Prompts: TypeAlias = tuple[str, ...]
+
 #: (index, repeat, arguments) of each request of a doc.
 Requests: TypeAlias = Iterator[tuple[int, int, tuple[Any, ...]]]
 
@@ -43,9 +47,10 @@ def instances_for(
     one per repeat. The contexts of one doc are one object where they are equal. Raises TemplateError or DataError.
     """
     kind, build = _REQUESTS[task.output_type]
+    prompts = () if kind == "loglikelihood_rolling" else contexts(task, doc, shots, settings, chat)
     return tuple(
         Instance(kind, task.name, doc.index, index, repeat, arguments)
-        for index, repeat, arguments in build(task, doc, shots, settings, chat)
+        for index, repeat, arguments in build(task, doc, prompts, settings, chat is not None)
     )
 
 
@@ -53,11 +58,11 @@ def contexts(
     task: Task, doc: RenderedDoc, shots: Sequence[DocData], settings: Settings, chat: ChatTemplate | None
 ) -> tuple[str, ...]:
     """The prompts of a doc: one, or one per option where the options stand in the prompt."""
-    which = f"doc {doc.index}"
-    before = system_turn(settings.system, text_of(task.description, task, doc.data, which), task.fewshot_delimiter)
+    row = Row(task, doc.data, f"doc {doc.index}")
+    before = system_turn(settings.system, text_of(task.description, row), task.fewshot_delimiter)
     for shot in shots:
         before += render_example(task, shot)
-    prefix = text_of(task.gen_prefix, task, doc.data, which)
+    prefix = text_of(task.gen_prefix, row)
     questions, delimiter = ((doc.text,), task.target_delimiter) if doc.inputs is None else (doc.inputs, "")
     prompts = []
     for question in questions:
@@ -69,11 +74,8 @@ def contexts(
     return tuple(prompts)
 
 
-def _choice_requests(
-    task: Task, doc: RenderedDoc, shots: Sequence[DocData], settings: Settings, chat: ChatTemplate | None
-) -> Requests:
-    prompts = contexts(task, doc, shots, settings, chat)
-    delimiter = task.target_delimiter if chat is None else _delimiter_in_chat(task, doc)
+def _choice_requests(task: Task, doc: RenderedDoc, prompts: Prompts, settings: Settings, in_chat: bool) -> Requests:
+    delimiter = _delimiter_in_chat(task, doc) if in_chat else task.target_delimiter
     choices = doc.choices or ()
     if doc.inputs is None:
         pairs = [(prompts[0], delimiter + choice) for choice in choices]
@@ -86,37 +88,31 @@ def _choice_requests(
 
 def _delimiter_in_chat(task: Task, doc: RenderedDoc) -> str:
     """After a chat template's header nothing parts prompt and choice; after a begun reply the delimiter does."""
-    prefix = text_of(task.gen_prefix, task, doc.data, f"doc {doc.index}")
+    prefix = text_of(task.gen_prefix, Row(task, doc.data, f"doc {doc.index}"))
     return task.target_delimiter if prefix and not ends_with_space(prefix) else ""
 
 
-def _target_request(
-    task: Task, doc: RenderedDoc, shots: Sequence[DocData], settings: Settings, chat: ChatTemplate | None
-) -> Requests:
-    (prompt,) = contexts(task, doc, shots, settings, chat)
-    yield 0, 0, (prompt, doc.references[0])
+def _target_request(task: Task, doc: RenderedDoc, prompts: Prompts, settings: Settings, in_chat: bool) -> Requests:
+    yield 0, 0, (prompts[0], doc.references[0])
 
 
-def _rolling_request(
-    task: Task, doc: RenderedDoc, shots: Sequence[DocData], settings: Settings, chat: ChatTemplate | None
-) -> Requests:
+def _rolling_request(task: Task, doc: RenderedDoc, prompts: Prompts, settings: Settings, in_chat: bool) -> Requests:
     yield 0, 0, (doc.references[0],)
 
 
-def _generation_requests(
-    task: Task, doc: RenderedDoc, shots: Sequence[DocData], settings: Settings, chat: ChatTemplate | None
-) -> Requests:
-    (prompt,) = contexts(task, doc, shots, settings, chat)
+def _generation_requests(task: Task, doc: RenderedDoc, prompts: Prompts, settings: Settings, in_chat: bool) -> Requests:
     kwargs = generation_kwargs(task, settings)
     for repeat in range(task.repeats):
-        yield 0, repeat, (prompt, replace(kwargs, repeat=repeat))
+        yield 0, repeat, (prompts[0], replace(kwargs, repeat=repeat))
 
 
-_REQUESTS: Mapping[OutputType, tuple[RequestKind, Callable[..., Requests]]] = MappingProxyType(
-    {
-        "multiple_choice": ("loglikelihood", _choice_requests),
-        "loglikelihood": ("loglikelihood", _target_request),
-        "loglikelihood_rolling": ("loglikelihood_rolling", _rolling_request),
-        "generate_until": ("generate_until", _generation_requests),
-    }
+_REQUESTS: Mapping[OutputType, tuple[RequestKind, Callable[[Task, RenderedDoc, Prompts, Settings, bool], Requests]]] = (
+    MappingProxyType(
+        {
+            "multiple_choice": ("loglikelihood", _choice_requests),
+            "loglikelihood": ("loglikelihood", _target_request),
+            "loglikelihood_rolling": ("loglikelihood_rolling", _rolling_request),
+            "generate_until": ("generate_until", _generation_requests),
+        }
+    )
 )
