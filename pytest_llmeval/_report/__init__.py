@@ -1,0 +1,68 @@
+"""The end of a run in words and tables: on the terminal and, under GitHub Actions, in the job's summary.
+
+Numbers are printed here, never computed. Everything but `gather` works on plain values.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_llmeval._errors import SettingError
+from pytest_llmeval._report.gathering import gather
+from pytest_llmeval._report.gathering import members
+from pytest_llmeval._report.gathering import scored_groups
+from pytest_llmeval._report.gathering import scored_tasks
+from pytest_llmeval._report.lines import GateLine
+from pytest_llmeval._report.lines import VariantReport
+from pytest_llmeval._report.lines import Writer
+from pytest_llmeval._report.lines import step_summary
+from pytest_llmeval._report.lines import write_report
+from pytest_llmeval._report.results import result_table
+from pytest_llmeval._report.results import version_of
+from pytest_llmeval._run import Session
+
+
+__all__ = [
+    "GateLine",
+    "VariantReport",
+    "Writer",
+    "append_step_summary",
+    "gather",
+    "members",
+    "report_session",
+    "result_table",
+    "scored_groups",
+    "scored_tasks",
+    "step_summary",
+    "version_of",
+    "write_report",
+]
+
+#: Where GitHub Actions names the file that becomes the job's summary.
+STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+
+
+def report_session(session: Session, writer: Writer, selected: Iterable[tuple[str, str]] = ()) -> None:
+    """Print what a session found, and add it to the CI job's summary. `selected`: see `gather`."""
+    reports = gather(session, selected)
+    write_report(writer, reports, session.config.get_verbosity())
+    try:
+        append_step_summary(reports, os.environ)
+    except SettingError as error:
+        writer.write_line(str(error), red=True)
+
+
+def append_step_summary(reports: Sequence[VariantReport], environ: Mapping[str, str]) -> None:
+    """Add the report to the CI job's summary, if there is one. Raises SettingError if its file cannot be written."""
+    path = environ.get(STEP_SUMMARY)
+    if not path or not any(report.summaries or report.gates for report in reports):
+        return
+    try:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(step_summary(reports))
+    except OSError as error:
+        raise SettingError(f"environment variable {STEP_SUMMARY}: cannot write {path!r}: {error.strerror}") from None

@@ -1,0 +1,78 @@
+"""What a finished session knows, as the plain values that reports and result files are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+
+from pytest_llmeval._report.lines import GateLine
+from pytest_llmeval._report.lines import VariantReport
+from pytest_llmeval._results import DocResult
+from pytest_llmeval._results import Ledger
+from pytest_llmeval._run import Session
+from pytest_llmeval._task import Group
+from pytest_llmeval._task import Task
+
+
+def gather(session: Session, selected: Iterable[tuple[str, str]] = ()) -> list[VariantReport]:
+    """One report a model, in the order in which their first results came.
+
+    `selected` are the gates that were to run, as (variant, node id): those without a verdict were not judged.
+    """
+    gates = {key: GateLine(key[1], None) for key in selected}
+    gates |= {key: GateLine(key[1], verdict) for key, verdict in session.verdicts.items()}
+    variants = dict.fromkeys(variant for variant, _ in (*session.evaluation.ledger.keys(), *gates))
+    return [
+        _report(session, variant, [line for key, line in gates.items() if key[0] == variant]) for variant in variants
+    ]
+
+
+def scored_tasks(session: Session, variant: str) -> list[Task]:
+    """The tasks with results of a model: those collected, and those that a collected group rests on."""
+    known = {task.name: task for owner in session.collected.values() for task in session.leaves(owner)}
+    scored = [name for own, name in session.evaluation.ledger.keys() if own == variant]  # noqa: SIM118 - no dict
+    return [known[name] for name in scored if name in known]
+
+
+def scored_groups(session: Session, variant: str) -> list[Group]:
+    """The groups of which the model answered every task, the inner ones first: a part is not the group."""
+    found = {group.name: group for group in _inner_first(session, session.collected.values())}
+    scored = {task.name for task in scored_tasks(session, variant)}
+    return [group for group in found.values() if scored >= {task.name for task in session.leaves(group)}]
+
+
+def members(session: Session, group: Group) -> list[Task | Group]:
+    """The direct members of a group; a tag is opened up to its tasks."""
+    opened: list[Task | Group] = []
+    for member in group.members:
+        found = session.registry.find(member, group.path) if isinstance(member, str) else member
+        opened += found if isinstance(found, tuple) else (found,)
+    return opened
+
+
+def _inner_first(session: Session, owners: Iterable[Task | Group]) -> Iterator[Group]:
+    for owner in owners:
+        if isinstance(owner, Group):
+            yield from _inner_first(session, members(session, owner))
+            yield owner
+
+
+def _report(session: Session, variant: str, gates: list[GateLine]) -> VariantReport:
+    tasks, groups = scored_tasks(session, variant), scored_groups(session, variant)
+    owners: list[Task | Group] = [*tasks, *groups]
+    judged = [
+        result.correct for result in _results(session.evaluation.ledger, variant, tasks) if result.correct is not None
+    ]
+    return VariantReport(
+        name=session.model_names.get(variant, variant),
+        summaries=[session.summary(owner, variant) for owner in owners],
+        children={group.name: [member.name for member in members(session, group)] for group in groups},
+        gates=gates,
+        answered=len(judged),
+        wrong=judged.count(False),
+    )
+
+
+def _results(ledger: Ledger, variant: str, tasks: Iterable[Task]) -> Iterator[DocResult]:
+    for task in tasks:
+        yield from ledger.of(variant, task.name).values()

@@ -1,0 +1,437 @@
+"""The end of a run: tables equal to the peer's, gates, notes, how much of it at which verbosity."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from pytest_llmeval._errors import SettingError
+from pytest_llmeval._report import GateLine
+from pytest_llmeval._report import VariantReport
+from pytest_llmeval._report import append_step_summary
+from pytest_llmeval._report import gather
+from pytest_llmeval._report import report_session
+from pytest_llmeval._report import result_table
+from pytest_llmeval._report import step_summary
+from pytest_llmeval._report import write_report
+from pytest_llmeval._report.table import markdown_table
+from pytest_llmeval._results import DocResult
+from pytest_llmeval._results import Ledger
+from pytest_llmeval._results import MetricValue
+from pytest_llmeval._results import Summary
+from pytest_llmeval._task import Group
+from pytest_llmeval._task import Task
+from pytest_llmeval._verdicts import Verdict
+
+
+def summary(name: str, *values: MetricValue, n: int = 10, n_total: int = 10, **more: Any) -> Summary:
+    shape = {"display_name": name, "version": 1.0, "num_fewshot": 0, **more}
+    return Summary(name, n=n, n_total=n_total, values=values, **shape)
+
+
+def value(
+    number: float, stderr: float | None = 0.1, metric: str = "acc", filter: str = "none", better: bool | None = True
+) -> MetricValue:
+    return MetricValue(metric, filter, number, stderr, better, 10)
+
+
+ANATOMY = summary("anatomy", value(0.4), value(0.5, 0.25, "acc_norm"), display_name="the anatomy ")
+SUMS = summary(
+    "sums",
+    value(0.125, None, "exact_match", "strict-match"),
+    value(0.3333333, 0.2, "exact_match", "flexible"),
+    version=None,
+    num_fewshot=5,
+)
+STORIES = summary("stories", value(12345.67891, None, "word_perplexity", better=False), version=2)
+STEM = summary("stem", value(0.4), tasks=("anatomy",), version=3)
+ALL = summary("all", value(0.35, None, better=None), tasks=("anatomy", "sums"), version=None, num_fewshot=None)
+CHILDREN = {"all": ["stem", "sums"], "stem": ["anatomy"], "plain": ["stories"]}
+
+
+class Paper:
+    """A writer that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.markup: dict[str, Mapping[str, bool]] = {}
+
+    def write_line(self, line: str, **markup: bool) -> None:
+        self.lines.append(line)
+        self.markup[line] = markup
+
+    def write_sep(self, sep: str, title: str | None = None, **markup: bool) -> None:
+        self.lines.append(f"{sep * 3} {title} {sep * 3}")
+
+
+def written(report: VariantReport, verbosity: int = 0) -> list[str]:
+    paper = Paper()
+    write_report(paper, [report], verbosity)
+    return paper.lines
+
+
+# ---- tables -------------------------------------------------------------------------------------
+
+
+def test_one_task() -> None:
+    table = result_table([summary("a", value(0.25, 0.034))], {})
+    assert table.split("\n") == [
+        "|Tasks|Version|Filter|n-shot|Metric|   |Value|   |Stderr|",
+        "|-----|------:|------|-----:|------|---|----:|---|-----:|",
+        "|a    |      1|none  |     0|acc   |↑  | 0.25|±  | 0.034|",
+    ]
+
+
+def test_tasks_groups_filters_and_directions() -> None:
+    table = result_table([ANATOMY, SUMS, STORIES, STEM, ALL], CHILDREN)
+    assert table.split("\n") == [
+        "|     Tasks      |Version|   Filter   |n-shot|    Metric     |   |  Value   |   |Stderr|",
+        "|----------------|-------|------------|-----:|---------------|---|---------:|---|------|",
+        "|all             |N/A    |none        |      |acc            |   |    0.3500|±  |   N/A|",
+        "| - stem         |3      |none        |     0|acc            |↑  |    0.4000|±  |0.1000|",
+        "|  - the anatomy |      1|none        |     0|acc            |↑  |    0.4000|±  |0.1000|",
+        "|                |       |none        |     0|acc_norm       |↑  |    0.5000|±  |0.2500|",
+        "| - sums         |Yaml   |flexible    |     5|exact_match    |↑  |    0.3333|±  |0.2000|",
+        "|                |       |strict-match|     5|exact_match    |↑  |    0.1250|±  |   N/A|",
+        "| - stories      |      2|none        |     0|word_perplexity|↓  |12345.6789|±  |   N/A|",
+    ]
+
+
+def test_the_table_of_groups() -> None:
+    table = result_table([ANATOMY, SUMS, STEM, ALL, summary("plain", tasks=("stories",))], CHILDREN, groups_only=True)
+    assert table.split("\n") == [
+        "|Groups |Version|Filter|n-shot|Metric|   |Value|   |Stderr|",
+        "|-------|-------|------|-----:|------|---|----:|---|------|",
+        "|all    |N/A    |none  |      |acc   |   | 0.35|±  |   N/A|",
+        "| - stem|3      |none  |     0|acc   |↑  | 0.40|±  |0.1000|",
+    ]
+
+
+def peer_results(summaries: Sequence[Summary], children: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The same numbers as the peer holds them."""
+    rows: dict[str, dict[str, Any]] = {}
+    for one in summaries:
+        rows[one.name] = {"alias": one.display_name, "name": one.name, "sample_len": one.n}
+        for v in one.values:
+            rows[one.name][f"{v.metric},{v.filter}"] = v.value
+            rows[one.name][f"{v.metric}_stderr,{v.filter}"] = "N/A" if v.stderr is None else v.stderr
+    groups = {one.name: rows[one.name] for one in summaries if one.tasks and one.values}
+    return {
+        "results": rows,
+        **({"groups": groups} if groups else {}),
+        "group_subtasks": {name: list(members) for name, members in children.items()},
+        "versions": {
+            s.name: (
+                ("N/A" if s.version is None else str(s.version))
+                if s.tasks
+                else "Yaml"
+                if s.version is None
+                else s.version
+            )
+            for s in summaries
+        },
+        "n-shot": {s.name: s.num_fewshot for s in summaries if s.num_fewshot is not None},
+        "higher_is_better": {s.name: {v.metric: v.higher_is_better for v in s.values} for s in summaries},
+    }
+
+
+def peer_table(summaries: Sequence[Summary], children: Mapping[str, Sequence[str]], column: str = "results") -> str:
+    make_table = pytest.importorskip("lm_eval.utils").make_table
+    return str(make_table(peer_results(summaries, children), column))
+
+
+@pytest.mark.parametrize("column", ["results", "groups"])
+def test_tables_equal_the_peers(column: str) -> None:
+    shown = [ANATOMY, SUMS, STORIES, STEM, ALL]
+    ours = result_table(shown, CHILDREN, groups_only=column == "groups")
+    assert ours + "\n" == peer_table(shown, CHILDREN, column)
+
+
+def test_a_task_under_two_groups_has_two_rows_as_the_peers() -> None:
+    shown = [ANATOMY, STEM, summary("other", value(0.4), tasks=("anatomy",)), summary("lone", value(1.0, 0.0))]
+    children = {"stem": ["anatomy"], "other": ["anatomy"]}
+    assert result_table(shown, children) + "\n" == peer_table(shown, children)
+
+
+def test_no_results_at_all() -> None:
+    assert result_table([], {}) + "\n" == peer_table([], {})
+
+
+NUMBERS = st.one_of(
+    st.floats(0, 1),
+    st.floats(-1e6, 1e30),
+    st.sampled_from([0.0, -0.0, 0.25, 0.5, 1.0, 2.0, 1e16, math.nan, math.inf]),
+)
+NAMES = st.sampled_from(["a", "mmlu_anatomy", "以下是", "a|b", "é", "two words"])
+VALUES = st.builds(
+    MetricValue,
+    metric=st.sampled_from(["acc", "acc_norm", "bleu"]),
+    filter=st.sampled_from(["none", "strict-match"]),
+    value=NUMBERS,
+    stderr=st.one_of(st.none(), NUMBERS),
+    higher_is_better=st.sampled_from([True, False, None]),
+    n=st.just(3),
+)
+SUMMARIES = st.builds(
+    Summary,
+    name=NAMES,
+    display_name=NAMES,
+    version=st.sampled_from([None, 0, 1, 2, 1.0, 1.5, 2.25, "N/A", "3", "2.0", "1.5", "v2"]),
+    num_fewshot=st.sampled_from([None, 0, 5, 25]),
+    n=st.just(3),
+    n_total=st.just(3),
+    values=st.lists(VALUES, max_size=4, unique_by=lambda v: v.key).map(
+        # The peer keeps one direction a metric.
+        lambda values: tuple({v.metric: v for v in values}.values())
+    ),
+    tasks=st.sampled_from([(), ("a",)]),
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(SUMMARIES, max_size=6, unique_by=lambda s: s.name))
+def test_any_numbers_are_laid_out_as_the_peer_does(summaries: list[Summary]) -> None:
+    children = {s.name: sorted(o.name for o in summaries if not o.tasks) for s in summaries if s.tasks}
+    assert result_table(summaries, children) + "\n" == peer_table(summaries, children)
+
+
+def test_a_negative_infinity_keeps_its_sign() -> None:
+    assert "-Infinity" in result_table([summary("a", value(-math.inf))], {})
+
+
+@pytest.mark.parametrize(
+    ("cells", "shown"),
+    [
+        (["0.2500", "1.0000"], ["|----:|", "| 0.25|", "| 1.00|"]),
+        (["1.0000", "0.0000"], ["|----:|", "|    1|", "|    0|"]),
+        (["   N/A", "0.1000"], ["|------|", "|   N/A|", "|0.1000|"]),
+        (["0.1000", "   N/A"], ["|------|", "|   0.1|", "|   N/A|"]),
+        (["", "0.5000"], ["|----:|", "|     |", "|  0.5|"]),
+        (["nan", "inf"], ["|-------:|", "|     NaN|", "|Infinity|"]),
+        (["nan"], ["|-----|", "|NaN  |"]),
+        (["-0.0000"], ["|----:|", "|    0|"]),
+        (["two\nlines"], ["|---------|", "|two lines|"]),
+    ],
+)
+def test_columns_of_numbers(cells: list[str], shown: list[str]) -> None:
+    table = markdown_table(["Value"], [[cell] for cell in cells], numbers={0})
+    assert table.split("\n")[1:] == shown
+
+
+def test_digits_in_a_text_column_are_text() -> None:
+    assert markdown_table(["Task"], [["12"], ["1.50"]]).split("\n")[1:] == ["|----|", "|12  |", "|1.50|"]
+
+
+# ---- lines --------------------------------------------------------------------------------------
+
+PASSED = GateLine("t.yaml::gate[acc]", Verdict("passed", "anatomy: acc 0.4000 over 10 docs, required >= 0.3"))
+FAILED = GateLine("t.yaml::gate[acc_norm]", Verdict("failed", "anatomy: acc_norm 0.5000 over 10 docs, required > 0.5"))
+UNSURE = GateLine("t.yaml::gate[low]", Verdict("inconclusive", "anatomy: acc 0.4000, too few docs to tell"))
+SKIPPED = GateLine("t.yaml::gate[late]", None)
+REPORT = VariantReport("ckpt-1000", [ANATOMY], {}, [PASSED, FAILED, UNSURE, SKIPPED], answered=20, wrong=8)
+
+HEAD = ["=== llmeval: ckpt-1000 ==="]
+FAILURE = "FAILED t.yaml::gate[acc_norm]: anatomy: acc_norm 0.5000 over 10 docs, required > 0.5"
+OPEN = [
+    "NOT JUDGED t.yaml::gate[late]: the run ended before it could be judged",
+    "INCONCLUSIVE t.yaml::gate[low]: anatomy: acc 0.4000, too few docs to tell",
+]
+PASS = "PASSED t.yaml::gate[acc]: anatomy: acc 0.4000 over 10 docs, required >= 0.3"
+COUNTS = ["gates: 1 failed, 1 not judged, 1 inconclusive, 1 passed", "wrong answers: 8 of 20"]
+
+
+def test_the_usual_report() -> None:
+    table = result_table([ANATOMY], {}).split("\n")
+    assert written(REPORT) == [*HEAD, *table, "", FAILURE, *OPEN, *COUNTS]
+
+
+def test_verbose_adds_gates_that_passed() -> None:
+    assert written(REPORT, 1)[6:] == [FAILURE, *OPEN, PASS, *COUNTS]
+
+
+def test_quiet_leaves_out_notes_and_very_quiet_all_but_failures() -> None:
+    assert written(REPORT, -1) == written(REPORT)[:-2]
+    assert written(REPORT, -2) == [FAILURE]
+
+
+def test_a_section_per_model_and_none_without_numbers() -> None:
+    paper = Paper()
+    write_report(paper, [VariantReport("", [ANATOMY]), VariantReport("new", []), VariantReport("old", [SUMS])])
+    assert [line for line in paper.lines if line.startswith("===")] == ["=== llmeval ===", "=== llmeval: old ==="]
+
+
+def test_groups_get_a_table_of_their_own_if_they_aggregate() -> None:
+    both = written(VariantReport("m", [ANATOMY, STEM], {"stem": ["anatomy"]}))
+    assert sum(line.startswith(("|Tasks", "|     Tasks")) or "Tasks" in line for line in both) == 1
+    assert sum("|Groups|" in line for line in both) == 1
+    plain = written(VariantReport("m", [ANATOMY, summary("stem", tasks=("anatomy",))], {"stem": ["anatomy"]}))
+    assert not any("Groups" in line for line in plain)
+
+
+def test_colours() -> None:
+    paper = Paper()
+    write_report(paper, [REPORT], 1)
+    assert paper.markup[FAILURE] == {"red": True}
+    assert paper.markup[OPEN[0]] == paper.markup[OPEN[1]] == {"yellow": True}
+    assert paper.markup[PASS] == {"green": True}
+
+
+def test_notes_say_what_qualifies_the_numbers() -> None:
+    limited = summary("limited", n=100, n_total=1221)
+    broken = summary("broken", n=8, errors=2, nonfinite=1, notes=("2 docs have no gold",))
+    cut = summary("cut", truncated=1234, cut_off=3)
+    group = summary("all", tasks=("limited", "broken", "cut"), truncated=1234, errors=2, notes=("acc is not in cut",))
+    lines = written(VariantReport("m", [limited, broken, cut, group]))
+    assert lines[lines.index("") + 1 :] == [
+        "evaluated on a part of the docs: limited 100 of 1,221",
+        "docs that could not be evaluated: broken 2",
+        "docs without a usable number (NaN): broken 1",
+        "contexts that lost their left end: cut 1,234",
+        "generations ended by length: cut 3",
+        "broken: 2 docs have no gold",
+        "all: acc is not in cut",
+    ]
+
+
+def test_a_note_on_many_tasks_names_the_first() -> None:
+    many = [summary(f"t{i}", truncated=i) for i in range(9)]
+    lines = written(VariantReport("m", many))
+    assert "contexts that lost their left end: t1 1, t2 2, t3 3, t4 4, t5 5, and 3 more tasks" in lines
+
+
+# ---- job summary --------------------------------------------------------------------------------
+
+
+def test_the_job_summary_is_appended(tmp_path: Path) -> None:
+    path = tmp_path / "summary.md"
+    path.write_text("before\n", encoding="utf-8")
+    append_step_summary([REPORT], {"GITHUB_STEP_SUMMARY": str(path)})
+    text = path.read_text(encoding="utf-8")
+    assert text == f"before\n{step_summary([REPORT])}"
+    assert "## llmeval: ckpt-1000\n\n|" in text
+    assert "|± " in text
+    assert "- **failed** `t.yaml::gate[acc_norm]`: anatomy: acc_norm 0.5000 over 10 docs, required > 0.5\n" in text
+    assert text.index("**failed**") < text.index("**not judged**") < text.index("**passed**")
+    assert text.endswith("- wrong answers: 8 of 20\n")
+
+
+def test_tables_in_the_job_summary_stand_between_blank_lines() -> None:
+    lines = step_summary([VariantReport("m", [ANATOMY, STEM], {"stem": ["anatomy"]})]).split("\n")
+    for number, line in enumerate(lines):
+        if line.startswith("|") and not lines[number - 1].startswith("|"):
+            assert lines[number - 1] == ""
+
+
+@pytest.mark.parametrize("environ", [{}, {"GITHUB_STEP_SUMMARY": ""}])
+def test_no_job_no_summary(environ: dict[str, str]) -> None:
+    append_step_summary([REPORT], environ)
+
+
+def test_nothing_is_appended_for_an_empty_run(tmp_path: Path) -> None:
+    append_step_summary([], {"GITHUB_STEP_SUMMARY": str(tmp_path / "none.md")})
+    assert not (tmp_path / "none.md").exists()
+
+
+def test_a_summary_that_cannot_be_written_says_which(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="environment variable GITHUB_STEP_SUMMARY: cannot write"):
+        append_step_summary([REPORT], {"GITHUB_STEP_SUMMARY": str(tmp_path)})
+
+
+# ---- from a session -----------------------------------------------------------------------------
+
+
+def a_task(name: str) -> Task:
+    return Task(name, Path(f"{name}.yaml"), "multiple_choice", None, None)
+
+
+class StandIn:
+    """What a report asks a session for."""
+
+    def __init__(self, **owners: Task | Group) -> None:
+        self.evaluation = SimpleNamespace(ledger=Ledger())
+        self.verdicts: dict[tuple[str, str], Verdict] = {}
+        self.model_names = {"": "tiny", "new": "new"}
+        self.tasks = {name: a_task(name) for name in ("a", "b", "c")}
+        self.collected = owners
+        self.registry = SimpleNamespace(find=self.find)
+        self.config = SimpleNamespace(get_verbosity=lambda: 0)
+
+    def find(self, name: str, near: Path) -> Task | tuple[Task, ...]:
+        return tuple(self.tasks.values()) if name == "tag" else self.tasks[name]
+
+    def leaves(self, owner: Task | Group) -> tuple[Task, ...]:
+        if isinstance(owner, Task):
+            return (owner,)
+        return tuple(leaf for member in owner.members for leaf in self._leaves_of(member))
+
+    def _leaves_of(self, member: str | Task | Group) -> tuple[Task, ...]:
+        found = self.find(member, Path()) if isinstance(member, str) else member
+        return found if isinstance(found, tuple) else self.leaves(found)
+
+    def summary(self, owner: Task | Group, variant: str) -> Summary:
+        tasks = tuple(task.name for task in self.leaves(owner)) if isinstance(owner, Group) else ()
+        return summary(owner.name, value(0.5), tasks=tasks)
+
+    def answer(self, variant: str, task: str, *correct: bool | None) -> None:
+        self.evaluation.ledger.add(variant, task, [DocResult(i, {}, right) for i, right in enumerate(correct)])
+
+
+def test_a_session_of_two_models() -> None:
+    session: Any = StandIn(a=a_task("a"), b=a_task("b"))
+    session.answer("", "a", True, False, None)
+    session.answer("new", "a", True, True)
+    session.answer("", "b", False)
+    session.verdicts["", "a.yaml::gate[acc]"] = verdict = Verdict("passed", "fine")
+    first, second = gather(session, [("", "a.yaml::gate[acc]"), ("new", "a.yaml::gate[new-acc]")])
+    assert (first.name, first.answered, first.wrong) == ("tiny", 3, 2)
+    assert [one.name for one in first.summaries] == ["a", "b"]
+    assert first.gates == [GateLine("a.yaml::gate[acc]", verdict)]
+    assert (second.name, second.answered, second.wrong) == ("new", 2, 0)
+    assert second.gates == [GateLine("a.yaml::gate[new-acc]", None)]
+
+
+def test_a_group_brings_its_inner_groups_and_tasks() -> None:
+    inner = Group("inner", Path("g.yaml"), ("a",))
+    session: Any = StandIn(outer=Group("outer", Path("g.yaml"), (inner, "b")))
+    session.answer("", "a", True)
+    session.answer("", "b", True)
+    (report,) = gather(session)
+    assert [one.name for one in report.summaries] == ["a", "b", "inner", "outer"]
+    assert report.children == {"inner": ["a"], "outer": ["inner", "b"]}
+
+
+def test_a_part_of_a_group_is_not_the_group() -> None:
+    session: Any = StandIn(one=Group("one", Path("g.yaml"), ("a",)), two=Group("two", Path("g.yaml"), ("a", "c")))
+    session.answer("", "a", True)
+    (report,) = gather(session)
+    assert [one.name for one in report.summaries] == ["a", "one"]
+
+
+def test_a_tag_among_the_members_stands_for_its_tasks() -> None:
+    session: Any = StandIn(one=Group("one", Path("g.yaml"), ("tag",)))
+    for name in session.tasks:
+        session.answer("", name, True)
+    (report,) = gather(session)
+    assert report.children == {"one": ["a", "b", "c"]}
+
+
+def test_a_session_is_printed_and_handed_to_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session: Any = StandIn(a=a_task("a"))
+    session.answer("", "a", True)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "s.md"))
+    paper = Paper()
+    report_session(session, paper)
+    assert paper.lines[0] == "=== llmeval: tiny ==="
+    assert "wrong answers: 0 of 1" in (tmp_path / "s.md").read_text(encoding="utf-8")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))
+    report_session(session, paper)
+    assert paper.lines[-1].startswith("environment variable GITHUB_STEP_SUMMARY: cannot write")
