@@ -6,9 +6,9 @@ maps the list to a new one, and `take_first` makes a single answer of it.
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ from pytest_llmeval._functions import name_of
 from pytest_llmeval._letters import LetterFinder
 from pytest_llmeval._limits import TimeLimitError
 from pytest_llmeval._limits import limited
+from pytest_llmeval._named_options import check_options
 from pytest_llmeval._task import DocData
 from pytest_llmeval._task import DocFunction
 from pytest_llmeval._task import FilterSpec
@@ -87,32 +88,23 @@ def responses_used(spec: FilterSpec, repeats: int) -> int:
 def _ready(step: FilterStep) -> Step:
     if step.function is not None and step.name != "custom":
         return _filter_object(step.function, step.options)
-    if step.name not in _FILTERS:
-        raise ValueError(f"unknown filter {step.name!r}; known: {', '.join(sorted(_FILTERS))}")
+    if step.name not in FILTER_NAMES:
+        raise ValueError(f"unknown filter {step.name!r}; known: {', '.join(sorted(FILTER_NAMES))}")
     if step.name == "custom" and step.function is None:
         raise ValueError("filter custom: filter_fn must be a !function, called as filter_fn(responses, docs)")
+    if step.function is not None:
+        check_options("filter custom", _no_options, step.options)
+        return _custom(step.function)
     factory = _FILTERS[step.name]
-    _check_options(step, factory)
+    check_options(f"filter {step.name}", factory, step.options)
     try:
-        return factory(step.function) if step.name == "custom" else factory(**step.options)
+        return factory(**step.options)
     except re.error as error:
         raise ValueError(f"filter {step.name}: {error.pattern!r} is no regex: {error.msg}") from error
 
 
-def _check_options(step: FilterStep, factory: Callable[..., Step]) -> None:
-    known: Mapping[str, inspect.Parameter]
-    # The one parameter of `custom` is its function, which is no option.
-    known = {} if step.name == "custom" else inspect.signature(factory).parameters
-    for name, value in step.options.items():
-        if name not in known:
-            options = ", ".join(known) or "none"
-            raise ValueError(f"filter {step.name}: unknown option {name!r}; its options: {options}")
-        expected, what = _OPTION_TYPES[name]
-        if not isinstance(value, expected) or (expected == (int,) and isinstance(value, bool)):
-            raise ValueError(f"filter {step.name}: {name} must be {what}, got {value!r}")
-    for name, parameter in known.items():
-        if parameter.default is parameter.empty and name not in step.options:
-            raise ValueError(f"filter {step.name}: needs the option {name!r}")
+def _no_options() -> None:
+    """The signature of what takes no option."""
 
 
 def _regex(*, regex_pattern: str = GSM8K_ANSWER, group_select: int = 0, fallback: str = INVALID) -> Step:
@@ -212,7 +204,7 @@ def _only(results: Any, function: DocFunction) -> Any:
     found = list(results)
     if len(found) != 1:
         raise ValueError(f"filter {name_of(function)} gave {len(found)} results for 1 doc")
-    return list(found[0]) if isinstance(found[0], tuple | map | filter) else found[0]
+    return list(found[0]) if isinstance(found[0], Iterator) else found[0]
 
 
 def _finder(pattern: re.Pattern[str], group_select: int) -> Callable[[Any], str | None]:
@@ -240,7 +232,6 @@ def _timed(search: Callable[[str], Any], answer: Any) -> Any:
 
 _FILTERS: Mapping[str, Callable[..., Step]] = MappingProxyType(
     {
-        "custom": _custom,
         "lowercase": _on_texts(str.lower),
         "majority_vote": _majority_vote,
         "map": _map,
@@ -254,19 +245,4 @@ _FILTERS: Mapping[str, Callable[..., Step]] = MappingProxyType(
     }
 )
 
-FILTER_NAMES: frozenset[str] = frozenset(_FILTERS)
-
-#: What an option must be: types, and the words for them.
-_OPTION_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = MappingProxyType(
-    {
-        "default_value": ((object,), "anything"),
-        "fallback": ((str, list), "a text"),
-        "group_select": ((int,), "a whole number"),
-        "ignore_case": ((bool,), "true or false"),
-        "ignore_punctuation": ((bool,), "true or false"),
-        "k": ((int,), "a whole number"),
-        "mapping_dict": ((Mapping,), "a mapping"),
-        "regex_pattern": ((str,), "a text"),
-        "regexes_to_ignore": ((list, tuple), "a list of patterns"),
-    }
-)
+FILTER_NAMES: frozenset[str] = frozenset({"custom", *_FILTERS})

@@ -68,8 +68,10 @@ def score_doc(
         scorer = _scorer(_Same(task))
         filtered = {ready.name: [ready(repeats, doc.data) for repeats in given] for ready in scorer.pipelines}
         scores = {name: scorer.scores(_Asked(doc, answers, code_runner)) for name, answers in filtered.items()}
-    except (LLMEvalError, ValueError) as error:
+    except LLMEvalError as error:
         return DocResult(index, {}, error=str(error))
+    except ValueError as error:
+        return DocResult(index, {}, error=f"task {task.name}, doc {index}: {error}")
     correct = scorer.judge(next(iter(scores.values())))
     broken = _OUTPUTS[task.output_type].broken(doc, given)
     if broken and task.process_results is not None:

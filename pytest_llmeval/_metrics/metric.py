@@ -13,7 +13,6 @@ from typing import Any
 from typing import Literal
 from typing import TypeAlias
 
-from pytest_llmeval._functions import accepts
 from pytest_llmeval._functions import call
 from pytest_llmeval._functions import name_of
 from pytest_llmeval._metrics import text
@@ -21,6 +20,7 @@ from pytest_llmeval._metrics.aggregations import AGGREGATIONS
 from pytest_llmeval._metrics.aggregations import Aggregation
 from pytest_llmeval._metrics.aggregations import Item
 from pytest_llmeval._metrics.passk import PassAtK
+from pytest_llmeval._named_options import check_options
 from pytest_llmeval._task import NOTHING
 from pytest_llmeval._task import DocFunction
 from pytest_llmeval._task import MetricSpec
@@ -102,6 +102,9 @@ def resolve(spec: MetricSpec, output_type: OutputType, *, processed: bool = Fals
     # As in the format, options mean nothing where no text is compared.
     if output_type != "generate_until":
         return _assembled(spec, definition, kind)
+    if kind == "texts" and callable(spec.aggregation):
+        # What such an option means is up to the task's own aggregation.
+        return _assembled(spec, definition, kind, score=text.paired(spec.name))
     if definition.scorer is not None:
         return _assembled(spec, definition, kind, score=_made(spec, definition.scorer))
     return _assembled(spec, definition, kind, code=_made(spec, PassAtK.from_options))
@@ -165,8 +168,7 @@ def _of_function(spec: MetricSpec, function: DocFunction, output_type: OutputTyp
 
 def _made(spec: MetricSpec, factory: Callable[..., Any]) -> Any:
     """What a factory makes of the options. Raises ValueError if it does not take them."""
-    if not accepts(factory, **spec.options):
-        raise ValueError(f"metric {spec.name} does not take these options: {', '.join(spec.options)}")
+    check_options(f"metric {spec.name}", factory, spec.options)
     return factory(**spec.options)
 
 
@@ -217,7 +219,7 @@ _TEXT: OutputType = "generate_until"
 
 DEFINITIONS: Mapping[str, Definition] = MappingProxyType(
     {
-        "acc": Definition({_CHOICE: "right", _LL: "right", _TEXT: "texts"}, "mean", scorer=partial(text.paired, "acc")),
+        "acc": Definition({_CHOICE: "right", _LL: "right", _TEXT: "texts"}, "mean"),
         "acc_all": Definition({}, "acc_all"),
         "acc_bytes": Definition({_CHOICE: "right"}, "mean"),
         "acc_mutual_info": Definition({_CHOICE: "right"}, "mean"),
@@ -230,9 +232,9 @@ DEFINITIONS: Mapping[str, Definition] = MappingProxyType(
         "chrf": Definition({_TEXT: "texts"}, "chrf", scorer=partial(text.translated, "chrf")),
         "chrf++": Definition({_TEXT: "texts"}, "chrf++", scorer=partial(text.translated, "chrf++")),
         "exact_match": Definition({_CHOICE: "right", _TEXT: "right"}, "mean", scorer=text.exact_match),
-        "f1": Definition({_CHOICE: "labels", _TEXT: "texts"}, "f1", scorer=partial(text.paired, "f1")),
+        "f1": Definition({_CHOICE: "labels", _TEXT: "texts"}, "f1"),
         "likelihood": Definition({_CHOICE: "choices"}, "likelihood"),
-        "mcc": Definition({_CHOICE: "labels", _TEXT: "texts"}, "matthews_corrcoef", scorer=partial(text.paired, "mcc")),
+        "mcc": Definition({_CHOICE: "labels", _TEXT: "texts"}, "matthews_corrcoef"),
         "numeric_match": Definition({_TEXT: "right"}, "mean", scorer=text.numeric_match),
         "pass@k": Definition({_TEXT: "number"}, "mean"),
         "pass_at_k": Definition({_TEXT: "number"}, "mean"),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import random
-import statistics
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -40,7 +39,8 @@ def bootstrap_stderr(resample: Resample, items: Sequence[Any], draws: int, most_
     """Standard deviation of a statistic over draws of as many docs, with repetition (Efron 1979)."""
     draws = draws if most_draws is None else min(draws, most_draws)
     statistic = resample(items)
-    return _sample_stddev([statistic(drawn) for drawn in _draws(len(items), draws)])
+    with np.errstate(all="ignore"):
+        return _sample_stddev([statistic(drawn) for drawn in _draws(len(items), draws)])
 
 
 def _draws(docs: int, draws: int) -> Iterator[Drawn]:
@@ -61,9 +61,11 @@ def _twister(seed: int) -> np.random.RandomState:
 
 
 def _sample_stddev(values: Sequence[float]) -> float:
-    if not all(map(math.isfinite, values)):
+    """With n - 1; NaN for a single value, and where a value is not finite."""
+    if len(values) < 2 or not all(map(math.isfinite, values)):
         return math.nan
-    return statistics.stdev(values) if len(values) > 1 else math.nan
+    mean = sum(values) / len(values)
+    return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
 def pooled_stderr(stderrs: Sequence[float], sizes: Sequence[int]) -> float:

@@ -96,11 +96,8 @@ def number_in(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def paired(name: str, **_: Any) -> TextScore:
-    """Keeps [reference, prediction], or [[references], prediction] of several, for a user's aggregation.
-
-    Options are left to that function, as in the format.
-    """
+def paired(name: str) -> TextScore:
+    """Keeps [reference, prediction], or [[references], prediction] of several, for an aggregation of the task's own."""
     return lambda prediction, references: {name: [_alone(references), prediction]}
 
 
