@@ -30,8 +30,9 @@ class Row:
     name: str
 
     def place(self, field: Field) -> str:
-        """``task t, doc 3, doc_to_text (benchmarks/t.yaml:7)``"""
-        return f"task {self.task.name}, {self.name}, {field.key} ({self.task.path}:{field.line or 1})"
+        """``task t, doc 3, doc_to_text (benchmarks/t.yaml:7)``; without a line where it comes from an include."""
+        line = "" if field.line is None else f":{field.line}"
+        return f"task {self.task.name}, {self.name}, {field.key} ({self.task.path}{line})"
 
 
 def value_of(field: Field | None, row: Row) -> Any:

@@ -96,5 +96,5 @@ def _problem(row: Row, choices: Choices, chosen: int | None, answers: Answers) -
     asks_for_answer = chosen is not None or task.output_type in ("loglikelihood", "loglikelihood_rolling")
     if answers.problem is None or (task.process_results is not None and not asks_for_answer):
         return None
-    key = "doc_to_target" if chosen is None or answers.gold else "doc_to_text"
-    return f"task {task.name}, {row.name}, {key} ({task.path}:{task.line_of(key)}): {answers.problem}"
+    field = task.doc_to_target if chosen is None or answers.gold else task.doc_to_text
+    return f"{row.place(field) if field else f'task {task.name}, {row.name}'}: {answers.problem}"

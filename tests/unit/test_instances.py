@@ -269,8 +269,8 @@ class TestTargets:
 
     @pytest.mark.parametrize("value", [None, []])
     def test_no_answer_is_a_problem(self, value: Any) -> None:
-        doc = render({"q": "x", "a": value}, lines={"doc_to_target": 5})
-        assert doc.problem == "task t, doc 3, doc_to_target (/tasks/t.yaml:5): it gives no right answer"
+        doc = render({"q": "x", "a": value})
+        assert doc.problem == "task t, doc 3, doc_to_target (/tasks/t.yaml:7): it gives no right answer"
         assert render({"q": "x", "a": value}, process_results=lambda doc, results: {}).problem is None
 
     def test_texts_written_in_the_task_file(self) -> None:
@@ -284,8 +284,8 @@ class TestTargets:
         assert doc.references == references
 
     def test_likelihood_of_several_texts_is_a_problem(self) -> None:
-        doc = render({"q": "x", "a": ["u", "v"]}, output_type="loglikelihood", lines={"doc_to_target": 5})
-        assert doc.problem == "task t, doc 3, doc_to_target (/tasks/t.yaml:5): expected one text, got several"
+        doc = render({"q": "x", "a": ["u", "v"]}, output_type="loglikelihood")
+        assert doc.problem == "task t, doc 3, doc_to_target (/tasks/t.yaml:7): expected one text, got several"
 
 
 class TestGold:
@@ -343,8 +343,8 @@ class TestGold:
         ],
     )
     def test_an_invalid_gold_is_an_error_of_the_doc(self, target: str, doc: DocData, problem: str) -> None:
-        rendered = self.gold(doc, doc_to_target=target, lines={"doc_to_target": 5})
-        assert rendered.problem == f"task t, doc 3, doc_to_target (/tasks/t.yaml:5): {problem}"
+        rendered = self.gold(doc, doc_to_target=target)
+        assert rendered.problem == f"task t, doc 3, doc_to_target (/tasks/t.yaml:7): {problem}"
         assert rendered.gold == ()
         judged = self.gold(doc, doc_to_target=target, process_results=lambda doc, results: {})
         assert judged.problem is None
@@ -421,9 +421,9 @@ class TestOptionsInThePrompt:
         assert ask(task, self.doc, template=chat)[1].arguments == ("<user>She did</user><assistant>", "not.")
 
     def test_out_of_range(self) -> None:
-        task = choice_task(doc_to_text="q", doc_to_choice="c", doc_to_target="a", lines={"doc_to_text": 4})
+        task = choice_task(doc_to_text="q", doc_to_choice="c", doc_to_target="a")
         assert render_doc(task, 3, {**self.doc, "q": 2}).problem == (
-            "task t, doc 3, doc_to_text (/tasks/t.yaml:4): 2 is out of range: there are 2 choices, counted from 0"
+            "task t, doc 3, doc_to_text (/tasks/t.yaml:7): 2 is out of range: there are 2 choices, counted from 0"
         )
 
     def test_no_continuation(self) -> None:
