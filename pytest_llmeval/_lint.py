@@ -129,7 +129,7 @@ def _check_samples(task: Task) -> Iterator[_Odd]:
         if missing:
             yield "fewshot_config", f"{field.key} uses field {missing[0]!r}, which some samples do not have", "error"
     if (task.num_fewshot or 0) > len(shots.samples):
-        message = f"num_fewshot is {task.num_fewshot}, but there are {len(shots.samples)} samples"
+        message = f"num_fewshot is {task.num_fewshot}, more than the samples there are ({len(shots.samples)})"
         yield "fewshot_config", message, "warning"
 
 
