@@ -51,8 +51,12 @@ Splits = Mapping[str, tuple[Path, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """One named configuration of a data set: glob patterns per split, and options for the reader (`sep`, ...)."""
+    """One named configuration of a data set: glob patterns per split, and options for the reader (`sep`, ...).
 
+    Without patterns the names of the files in `folder` tell the splits.
+    """
+
+    folder: str
     patterns: Mapping[str, tuple[str, ...]]
     options: Mapping[str, Any] = NOTHING
 
@@ -80,7 +84,6 @@ class Layout:
         problem = f"has no config {name!r}" if name is not None else "has several configs: name one as dataset_name"
         raise DataError(f"{self.folder} {problem} (its README.md has: {known})")
 
-    @property
     def holds_data(self) -> bool:
         """Whether this is a data set at all: its README lists configurations, or data files lie in it."""
         return bool(self.configs or _data_files(self.folder))
@@ -90,7 +93,10 @@ class Layout:
         config = self.config(name)
         if config is None:
             return _named_splits(self.folder, name)
-        found = {split: matching(self.folder, patterns) for split, patterns in config.patterns.items()}
+        folder = self.folder / config.folder
+        if not config.patterns:
+            return _named_splits(folder, None)
+        found = {split: matching(folder, patterns) for split, patterns in config.patterns.items()}
         return {split: files for split, files in found.items() if files}
 
 
@@ -98,7 +104,11 @@ def read_layout(folder: Path) -> Layout:
     """What the folder's README.md says about its configurations. Raises DataError if it cannot be read."""
     card = _front_matter(folder / "README.md")
     typed = "dataset_info" in card
-    entries = [entry for entry in card.get("configs") or () if isinstance(entry, Mapping) and "data_files" in entry]
+    entries = [
+        entry
+        for entry in card.get("configs") or ()
+        if isinstance(entry, Mapping) and entry.keys() & {"data_files", "data_dir"}
+    ]
     configs = {str(entry.get("config_name", "default")): _read_config(entry) for entry in entries}
     marked = [str(entry.get("config_name", "default")) for entry in entries if entry.get("default")]
     return Layout(folder, configs, _default(configs, marked), typed)
@@ -130,14 +140,18 @@ def split_patterns(data_files: Any) -> dict[str, tuple[str, ...]]:
 
 def matching(folder: Path, patterns: Iterable[str]) -> tuple[Path, ...]:
     """The files that the glob patterns name, relative to the folder, in the order of their names."""
-    found: list[Path] = []
-    for pattern in patterns:
-        path = Path(pattern)
-        if path.is_absolute():
-            found += sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
-        else:
-            found += sorted(folder.glob(pattern))
-    return tuple(path for path in dict.fromkeys(found) if path.is_file())
+    found = [path for pattern in patterns for path in _matching(folder, pattern)]
+    return tuple(dict.fromkeys(found))
+
+
+def _matching(folder: Path, pattern: str) -> list[Path]:
+    path = folder / pattern
+    if path.is_file():
+        return [path]
+    if pattern.endswith("**"):
+        path /= "*"
+    base = Path(path.anchor) if Path(pattern).is_absolute() else folder
+    return [file for file in sorted(base.glob(str(path.relative_to(base)))) if file.is_file()]
 
 
 def format_of(path: Path) -> str | None:
@@ -147,13 +161,11 @@ def format_of(path: Path) -> str | None:
 
 
 def _read_config(entry: Mapping[str, Any]) -> Config:
-    below = str(entry.get("data_dir") or "")
-    patterns = {
-        split: tuple(f"{below}/{path}".lstrip("/") for path in paths)
-        for split, paths in split_patterns(entry["data_files"]).items()
-    }
+    data_files = entry.get("data_files")
+    patterns = {} if data_files is None else split_patterns(data_files)
     known = {"config_name", "data_files", "data_dir", "default", "version", "description"}
-    return Config(patterns, {key: value for key, value in entry.items() if key not in known})
+    options = {key: value for key, value in entry.items() if key not in known}
+    return Config(str(entry.get("data_dir") or ""), patterns, options)
 
 
 def _texts(value: Any) -> tuple[str, ...]:

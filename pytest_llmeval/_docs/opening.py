@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LocalData:
-    """A folder on this disk that may hold a data set, and the column types that its README declares by config."""
+    """A folder on this disk, whether it holds a data set, and the column types that its README declares by config."""
 
     layout: Layout
+    holds_data: bool
     features: Mapping[str, datasets.Features]
 
 
@@ -179,12 +180,19 @@ def _find_folder(
     for base in dict.fromkeys([*mirror, task.path.parent, Path.cwd()]):
         folder = base / path
         if folder not in folders and folder.is_dir():
-            layout = read_layout(folder)
-            folders[folder] = LocalData(layout, readers.declared_features(folder) if layout.typed else {})
-        if folder in folders and folders[folder].layout.holds_data:
+            folders[folder] = _read_folder(task, folder)
+        if folder in folders and folders[folder].holds_data:
             return folders[folder]
         looked.append(f"{folder} ({'holds no data files' if folder in folders else 'no such folder'})")
     return None
+
+
+def _read_folder(task: Task, folder: Path) -> LocalData:
+    try:
+        layout = read_layout(folder)
+        return LocalData(layout, layout.holds_data(), readers.declared_features(folder) if layout.typed else {})
+    except DataError as error:
+        raise DataError(f"{describe(task, None)}: {error}") from error
 
 
 def _from_folder(task: Task, local: LocalData, split: str) -> datasets.Dataset:

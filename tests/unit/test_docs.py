@@ -166,10 +166,36 @@ class TestMirror:
         assert row == {"n": 1.0, "label": 1}
         assert isinstance(row["n"], float)
 
+    @pytest.mark.parametrize(
+        "config",
+        [
+            "data_files: a/b/part-*",
+            "data_files: [a/b/part-0.parquet, a/b/part-1.parquet]",
+            "data_files: [{split: train, path: a/b/part-*}]",
+            "data_files: {train: '**/part-*.parquet'}",
+            "data_files: a/**",
+            "data_dir: a\n  data_files: b/*",
+        ],
+    )
+    def test_spellings_of_data_files(self, tmp_path: Path, config: str) -> None:
+        write_parquet(tmp_path / "x" / "a" / "b" / "part-0.parquet", ROWS[:3])
+        write_parquet(tmp_path / "x" / "a" / "b" / "part-1.parquet", ROWS[3:])
+        (tmp_path / "x" / "README.md").write_text(f"---\nconfigs:\n- config_name: x\n  {config}\n---\n")
+        task = handmade.make_task(dataset_path="x", test_split="train")
+        assert rows_of(task, Settings(data_dir=tmp_path)) == ROWS
+
+    def test_config_of_a_folder(self, mirror: Path) -> None:
+        readme = "---\nconfigs:\n- config_name: x\n  data_dir: two\n---\n"
+        (mirror / "org" / "name" / "README.md").write_text(readme)
+        task = handmade.make_task(dataset_path="org/name", dataset_name="x")
+        assert rows_of(task, Settings(data_dir=mirror)) == [{"q": "two", "a": 2}]
+
     def test_unreadable_readme(self, mirror: Path) -> None:
         (mirror / "org" / "name" / "README.md").write_text("---\nconfigs: [\n---\n")
         task = handmade.make_task(dataset_path="org/name", dataset_name="one")
-        with pytest.raises(DataError, match=r"README.md: the front matter is no YAML"):
+        with pytest.raises(
+            DataError, match=r"task t: data set org/name \(config one\): .*README.md: the front matter is"
+        ):
             open_docs(task, Settings(data_dir=mirror))
 
 
