@@ -71,6 +71,7 @@ _LOADER_KEYS = frozenset(
     }
 )
 
+_HUB = "hf://datasets/"
 _URL_MEND = (
     "a task file does not fetch from an address by itself; download the file and name the local path instead "
     "(relative to the task file)"
@@ -81,16 +82,15 @@ def open_split(task: Task, settings: Settings, split: str, opened: Opened) -> An
     """The raw split, before `process_docs`: a `datasets.Dataset`, or what `custom_dataset` returns for it.
 
     `dataset_path` is looked for in the mirror (`settings.data_dir`), beside the task file, in the working folder,
-    and on the hub, in this order; `opened` is added to. Raises DataError, which names
-    the data set, its config, the split, the places looked at and the mend.
+    and on the hub, in this order; `opened` is added to. Raises DataError, which names the data set, its config,
+    the split, the places looked at and the mend.
     """
     path = task.dataset_path
     if task.custom_dataset is not None:
         return _from_function(task, task.custom_dataset, split, opened)
     if path is None:
         raise DataError(f"{describe(task, split)}: no dataset_path is given ({task.path})")
-    if "://" in path:
-        raise DataError(f"{describe(task, split)}: {_URL_MEND}")
+    _refuse_addresses(task, path, split)
     if path in readers.READERS:
         return _from_named_files(task, path, settings, split)
     looked: list[str] = []
@@ -103,6 +103,17 @@ def describe(task: Task, split: str | None) -> str:
     source = task.dataset_path or ("of its custom_dataset" if task.custom_dataset else "(none)")
     config = f" (config {task.dataset_name})" if task.dataset_name else ""
     return f"task {task.name}: data set {source}{config}" + (f", split {split!r}" if split else "")
+
+
+def _refuse_addresses(task: Task, path: str, split: str) -> None:
+    """Only a hub data set, or a file of one, may be named by something that is no path."""
+    patterns = split_patterns(task.dataset_kwargs.get("data_files") or ())
+    named = [pattern for files in patterns.values() for pattern in files]
+    if path in readers.READERS:
+        named = [pattern for pattern in named if not pattern.startswith(_HUB)]
+    for text in [path, str(task.dataset_kwargs.get("data_dir") or ""), *named]:
+        if "://" in text:
+            raise DataError(f"{describe(task, split)}: {text}: {_URL_MEND} ({task.path})")
 
 
 def _no_such_split(task: Task, split: str, place: object, known: Sequence[str]) -> DataError:
@@ -146,8 +157,8 @@ def _from_named_files(task: Task, kind: str, settings: Settings, split: str) -> 
 
 def _named_files(task: Task, settings: Settings, split: str, pattern: str) -> Sequence[Path]:
     """The files of one entry of `data_files`: beside the task file, else (as in the peer) in the working folder."""
-    if "://" in pattern:
-        return _mirrored_file(task, settings, split, pattern)
+    if pattern.startswith(_HUB):
+        return _mirrored_file(task, settings, split, pattern.removeprefix(_HUB))
     below = str(task.dataset_kwargs.get("data_dir") or "")
     places = [task.path.parent / below, Path.cwd() / below]
     for place in places:
@@ -157,17 +168,13 @@ def _named_files(task: Task, settings: Settings, split: str, pattern: str) -> Se
     raise DataError(f"{describe(task, split)}: no such file; looked for {looked}. Correct data_files in {task.path}")
 
 
-def _mirrored_file(task: Task, settings: Settings, split: str, url: str) -> Sequence[Path]:
-    """``hf://datasets/org/name/path`` as ``DIR/org/name/path`` of the mirror; every other address is refused."""
-    hub = "hf://datasets/"
-    if not url.startswith(hub):
-        raise DataError(f"{describe(task, split)}: data_files names {url}: {_URL_MEND}")
-    inside = url.removeprefix(hub)
+def _mirrored_file(task: Task, settings: Settings, split: str, inside: str) -> Sequence[Path]:
+    """``hf://datasets/org/name/path``, read as ``DIR/org/name/path`` of the mirror."""
     files = () if settings.data_dir is None else matching(settings.data_dir, [inside])
     if not files:
         raise DataError(
-            f"{describe(task, split)}: data_files names {url}: {_URL_MEND}, or put it at DIR/{inside} and give "
-            f"--llmeval-data DIR (now {settings.data_dir or 'not given'})"
+            f"{describe(task, split)}: data_files names {_HUB}{inside}: {_URL_MEND}, or put it at DIR/{inside} and "
+            f"give --llmeval-data DIR (now {settings.data_dir or 'not given'})"
         )
     return files
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from typing import Any
 
 from pytest_llmeval._docs.calls import quiet_and_settled
+from pytest_llmeval._errors import DataError
 
 
 if TYPE_CHECKING:
@@ -45,10 +46,14 @@ def read(
 
 
 def declared_features(folder: Path) -> dict[str, datasets.Features]:
-    """The column types that a README's `dataset_info` gives, by configuration."""
+    """The column types that a README's `dataset_info` gives, by configuration. Raises DataError."""
     from datasets.info import DatasetInfosDict
 
-    infos: Mapping[str, Any] = DatasetInfosDict.from_directory(str(folder))
+    try:
+        infos: Mapping[str, Any] = DatasetInfosDict.from_directory(str(folder))
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise DataError(f"{folder / 'README.md'}: dataset_info cannot be read ({reason})") from error
     return {name: info.features for name, info in infos.items() if info.features is not None}
 
 

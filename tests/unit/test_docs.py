@@ -190,12 +190,17 @@ class TestMirror:
         task = handmade.make_task(dataset_path="org/name", dataset_name="x")
         assert rows_of(task, Settings(data_dir=mirror)) == [{"q": "two", "a": 2}]
 
-    def test_unreadable_readme(self, mirror: Path) -> None:
-        (mirror / "org" / "name" / "README.md").write_text("---\nconfigs: [\n---\n")
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("---\nconfigs: [\n---\n", r"README.md: the front matter is no YAML"),
+            ("---\ndataset_info:\n  features:\n  - name: n\n    dtype: nonsense\n---\n", "dataset_info cannot be read"),
+        ],
+    )
+    def test_unreadable_readme(self, mirror: Path, text: str, message: str) -> None:
+        (mirror / "org" / "name" / "README.md").write_text(text)
         task = handmade.make_task(dataset_path="org/name", dataset_name="one")
-        with pytest.raises(
-            DataError, match=r"task t: data set org/name \(config one\): .*README.md: the front matter is"
-        ):
+        with pytest.raises(DataError, match=rf"^task t: data set org/name \(config one\): .*{message}"):
             open_docs(task, Settings(data_dir=mirror))
 
 
@@ -317,9 +322,12 @@ class TestNamedFiles:
         assert rows_of(self.make(tmp_path, {"test": "x.jsonl"}), Settings(data_dir=tmp_path)) == ROWS
 
     @pytest.mark.parametrize("url", ["https://example.org/x.jsonl", "s3://bucket/x.jsonl", "file:///etc/passwd"])
-    def test_addresses_are_refused(self, tmp_path: Path, url: str) -> None:
-        with pytest.raises(DataError, match=r"data_files names .*download the file and name the local path instead"):
-            open_docs(self.make(tmp_path, {"test": url}), Settings())
+    @pytest.mark.parametrize("path", ["json", "org/name"])
+    def test_addresses_are_refused(self, mirror: Path, path: str, url: str) -> None:
+        for kwargs in ({"data_files": {"test": url}}, {"data_files": ["x.jsonl", url]}, {"data_dir": url}):
+            task = handmade.make_task(dataset_path=path, dataset_kwargs=kwargs)
+            with pytest.raises(DataError, match=rf"{url}: a task file does not fetch .*name the local path instead"):
+                open_docs(task, Settings(data_dir=mirror))
 
     def test_hub_addresses_are_read_from_the_mirror(self, tmp_path: Path) -> None:
         write_lines(tmp_path / "mirror" / "org" / "name" / "data" / "x.jsonl", ROWS)
