@@ -24,6 +24,7 @@ from pytest_llmeval import _filters
 from pytest_llmeval import _template
 from pytest_llmeval._errors import TemplateError
 from pytest_llmeval._metrics import METRIC_NAMES
+from pytest_llmeval._task import FewshotSpec
 from pytest_llmeval._task import Field
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile.fields import ConstantIndices
@@ -61,6 +62,9 @@ def lint(task: Task, columns: Sequence[str] | None = None) -> list[Finding]:
     found = [odd for check in _CHECKS for odd in check(task)]
     for field in _fields(task):
         found += _check_field(field, columns)
+    for field in _fields(task.fewshot):
+        # The examples may come from data of other columns.
+        found += _check_field(field, None)
     found += _check_samples(task)
     return [Finding(task.path, _line(task, key), key, message, severity) for key, message, severity in found]
 
@@ -70,10 +74,10 @@ def _line(task: Task, key: str) -> int | None:
     return next((task.lines[one] for one in (key, re.split(r"[.\[]", key)[0]) if one in task.lines), None)
 
 
-def _fields(task: Task) -> Iterator[Field]:
-    for field in (task.description, task.doc_to_text, task.doc_to_target, task.doc_to_choice, task.gen_prefix):
-        if field is not None:
-            yield field
+def _fields(owner: Task | FewshotSpec) -> list[Field]:
+    names = ("description", "doc_to_text", "doc_to_target", "doc_to_choice", "gen_prefix")
+    found = [getattr(owner, name, None) for name in names]
+    return [field for field in found if field is not None]
 
 
 def _check_field(field: Field, columns: Sequence[str] | None) -> Iterator[_Odd]:

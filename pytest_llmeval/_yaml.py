@@ -15,7 +15,6 @@ import re
 from collections.abc import Iterator
 from collections.abc import Mapping
 from dataclasses import dataclass
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 from typing import Literal
@@ -82,7 +81,7 @@ class Table:
 
     path: Path
     line: int
-    entries: Mapping[str, Value] = field(default_factory=dict)
+    entries: Mapping[str, Value]
 
 
 Value: TypeAlias = Scalar | FunctionRef | Items | Table
@@ -195,6 +194,8 @@ class _Builder:
         return Scalar(self.path, line, node.value, _kind(node.tag.removeprefix(_STANDARD), node.value))
 
     def _check_tag(self, node: yaml.Node) -> None:
+        if node.tag == "!function":
+            raise self._wrong(node, "!function takes the text module.name")
         if node.tag.removeprefix(_STANDARD) not in _TAGS or not node.tag.startswith(_STANDARD):
             raise self._wrong(node, f"unknown tag {node.tag}; the only one known is !function")
 

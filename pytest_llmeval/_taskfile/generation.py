@@ -84,5 +84,5 @@ _READERS: Mapping[str, Any] = {
     "do_sample": typed.flag,
     "temperature": typed.number,
     "top_p": typed.number,
-    "top_k": lambda value, key: typed.whole(value, key, 0),
+    "top_k": lambda value, key: typed.whole(value, key, -1),
 }

@@ -63,9 +63,9 @@ class Member(str):
         return self
 
 
-def is_group(keys: frozenset[str] | set[str], task_is_text: bool) -> bool:
+def is_group(keys: AbstractSet[str], task_is_text: bool) -> bool:
     """Whether a file of these top-level keys is a group. A task of the old format has `group` as its tags."""
-    return "group" in keys and not (task_is_text and keys - GROUP_KEYS)
+    return "group" in keys and (not task_is_text or keys <= GROUP_KEYS)
 
 
 class GroupReader:

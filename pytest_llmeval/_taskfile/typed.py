@@ -75,12 +75,9 @@ def whole(value: Value, key: str, least: int) -> int:
 
 
 def number(value: Value, key: str) -> float:
-    """A number; ``1e-5``, a text to YAML 1.1, is one as well."""
-    if isinstance(value, Scalar):
-        if value.kind in ("int", "float"):
-            return float(data(value))
-        if value.kind == "text" and _NUMBER.fullmatch(value.text):
-            return float(value.text)
+    """A finite number; ``1e-5``, a text to YAML 1.1, is one as well."""
+    if isinstance(value, Scalar) and value.kind in ("int", "float", "text") and _NUMBER.fullmatch(value.text):
+        return float(value.text)
     raise expects(value, key, "a number")
 
 

@@ -81,7 +81,8 @@ def test_the_resolved_mapping_is_the_peers(folder: str) -> None:
             found = files.read(path)
         except TaskFileError as error:
             # Some of the peer's modules need packages, or releases of them, that are not here.
-            assert re.search(r"!function \S+: \S+:\d+ (needs the package|raised) ", str(error))
+            if not re.search(r"!function \S+: \S+:\d+ (needs the package|raised) ", str(error)):
+                raise
             continue
         if not isinstance(found, Task):
             continue

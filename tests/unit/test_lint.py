@@ -112,6 +112,12 @@ def test_a_finding_prints_as_a_line(tmp_path: Path) -> None:
             ],
         ),
         ({"doc_to_text": "quetsion"}, None, []),
+        (
+            {"fewshot_config": "{doc_to_text: '{{q}'}"},
+            COLUMNS,
+            ["error t.yaml:7: fewshot_config.doc_to_text: template line 1: unexpected '}'"],
+        ),
+        ({"fewshot_config": "{doc_to_text: '{{elsewhere}}'}"}, COLUMNS, []),
         ({"doc_to_text": "'{% for i in range(2) %}{{q}}{{loop.index}}{% endfor %}'"}, COLUMNS, []),
         ({"doc_to_text": "'{% set x = q %}{{x}}{{ dict(y=x) }}'"}, COLUMNS, []),
     ],

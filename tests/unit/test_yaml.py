@@ -165,6 +165,7 @@ def test_a_key_written_twice_with_one_value_loses_nothing(tmp_path: Path) -> Non
         ("a: 1\nb: &x [*x]\n", "x.yaml:2:4: an alias refers to a value that contains it"),
         ("[a]: 1\n", "x.yaml:1:1: a key must be a plain text"),
         ("a: {<<: 1}\n", "x.yaml:1:9: << takes a mapping or a list of mappings"),
+        ("a: !function [b, c]\n", "x.yaml:1:4: !function takes the text module.name"),
         ("a: !include b.yaml\n", "x.yaml:1:4: unknown tag !include; the only one known is !function"),
         (
             "a: !!python/name:os.system ''\n",
