@@ -5,8 +5,6 @@ Numbers are printed here, never computed. Everything but `gather` works on plain
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +21,6 @@ from pytest_llmeval._report.lines import step_summary
 from pytest_llmeval._report.lines import write_report
 from pytest_llmeval._report.results import result_table
 from pytest_llmeval._report.results import version_of
-from pytest_llmeval._run import Session
 
 
 __all__ = [
@@ -33,7 +30,6 @@ __all__ = [
     "append_step_summary",
     "gather",
     "members",
-    "report_session",
     "result_table",
     "scored_groups",
     "scored_tasks",
@@ -44,16 +40,6 @@ __all__ = [
 
 #: Where GitHub Actions names the file that becomes the job's summary.
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
-
-
-def report_session(session: Session, writer: Writer, selected: Iterable[tuple[str, str]] = ()) -> None:
-    """Print what a session found, and add it to the CI job's summary. `selected`: see `gather`."""
-    reports = gather(session, selected)
-    write_report(writer, reports, session.config.get_verbosity())
-    try:
-        append_step_summary(reports, os.environ)
-    except SettingError as error:
-        writer.write_line(str(error), red=True)
 
 
 def append_step_summary(reports: Sequence[VariantReport], environ: Mapping[str, str]) -> None:

@@ -103,13 +103,24 @@ def notes(report: VariantReport) -> Iterator[str]:
         yield f"wrong answers: {report.wrong:,} of {report.answered:,}"
     tasks = [summary for summary in report.summaries if not is_group(summary)]
     parts = [f"{task.name} {task.n:,} of {task.n_total:,}" for task in tasks if task.n + task.errors < task.n_total]
-    yield from _note("evaluated on a part of the docs", parts)
-    yield from _note("docs that could not be evaluated", _counted((task.name, task.errors) for task in tasks))
-    yield from _note("docs without a usable number (NaN)", _counted((task.name, task.nonfinite) for task in tasks))
-    yield from _note("contexts that lost their left end", _counted((task.name, task.truncated) for task in tasks))
-    yield from _note("generations ended by length", _counted((task.name, task.cut_off) for task in tasks))
-    for summary in report.summaries:
-        yield from (f"{summary.name}: {note}" for note in summary.notes)
+    if parts:
+        yield f"evaluated on a part of the docs: {_named(parts)}"
+    yield from _told(report.summaries)
+
+
+def _told(summaries: Iterable[Summary]) -> Iterator[str]:
+    """What summaries say of their numbers. A sentence that several end in a count, or share, is told once."""
+    counted: dict[str, list[str]] = {}
+    shared: dict[str, list[str]] = {}
+    for summary in summaries:
+        for note in summary.notes:
+            sentence, _, count = note.rpartition(": ")
+            if sentence and count.isdigit():
+                counted.setdefault(sentence, []).append(f"{summary.name} {int(count):,}")
+            else:
+                shared.setdefault(note, []).append(summary.name)
+    yield from (f"{sentence}: {_named(parts)}" for sentence, parts in counted.items())
+    yield from (f"{_named(names)}: {note}" for note, names in shared.items())
 
 
 def step_summary(reports: Iterable[VariantReport]) -> str:
@@ -127,12 +138,7 @@ def _markdown(report: VariantReport) -> Iterator[str]:
     yield ""
 
 
-def _counted(counts: Iterable[tuple[str, int]]) -> list[str]:
-    return [f"{name} {count:,}" for name, count in counts if count]
-
-
-def _note(what: str, parts: Sequence[str]) -> Iterator[str]:
-    """One line, with the first tasks by name."""
-    if parts:
-        more = f", and {len(parts) - _NAMED} more tasks" if len(parts) > _NAMED else ""
-        yield f"{what}: {', '.join(parts[:_NAMED])}{more}"
+def _named(parts: Sequence[str]) -> str:
+    """The first tasks by name, the others as their number."""
+    more = f", and {len(parts) - _NAMED} more" if len(parts) > _NAMED else ""
+    return ", ".join(parts[:_NAMED]) + more

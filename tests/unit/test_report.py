@@ -19,7 +19,6 @@ from pytest_llmeval._report import GateLine
 from pytest_llmeval._report import VariantReport
 from pytest_llmeval._report import append_step_summary
 from pytest_llmeval._report import gather
-from pytest_llmeval._report import report_session
 from pytest_llmeval._report import result_table
 from pytest_llmeval._report import step_summary
 from pytest_llmeval._report import write_report
@@ -287,25 +286,24 @@ def test_colours() -> None:
 
 def test_notes_say_what_qualifies_the_numbers() -> None:
     limited = summary("limited", n=100, n_total=1221)
-    broken = summary("broken", n=8, errors=2, nonfinite=1, notes=("2 docs have no gold",))
-    cut = summary("cut", truncated=1234, cut_off=3)
-    group = summary("all", tasks=("limited", "broken", "cut"), truncated=1234, errors=2, notes=("acc is not in cut",))
-    lines = written(VariantReport("m", [limited, broken, cut, group]))
+    broken = summary("broken", n=8, errors=2, notes=("docs without a gold, left out: 2", "greedy repeats are equal"))
+    cut = summary("cut", notes=("contexts that were cut: 1234", "greedy repeats are equal"))
+    long = summary("long", notes=("contexts that were cut: 3",))
+    group = summary("all", tasks=("limited", "broken", "cut"), notes=("acc is missing in cut; it rests on 8 docs",))
+    lines = written(VariantReport("m", [limited, broken, cut, long, group]))
     assert lines[lines.index("") + 1 :] == [
         "evaluated on a part of the docs: limited 100 of 1,221",
-        "docs that could not be evaluated: broken 2",
-        "docs without a usable number (NaN): broken 1",
-        "contexts that lost their left end: cut 1,234",
-        "generations ended by length: cut 3",
-        "broken: 2 docs have no gold",
-        "all: acc is not in cut",
+        "docs without a gold, left out: broken 2",
+        "contexts that were cut: cut 1,234, long 3",
+        "broken, cut: greedy repeats are equal",
+        "all: acc is missing in cut; it rests on 8 docs",
     ]
 
 
 def test_a_note_on_many_tasks_names_the_first() -> None:
-    many = [summary(f"t{i}", truncated=i) for i in range(9)]
+    many = [summary(f"t{i}", notes=(f"contexts that were cut: {i}",)) for i in range(9)]
     lines = written(VariantReport("m", many))
-    assert "contexts that lost their left end: t1 1, t2 2, t3 3, t4 4, t5 5, and 3 more tasks" in lines
+    assert "contexts that were cut: t0 0, t1 1, t2 2, t3 3, t4 4, and 4 more" in lines
 
 
 # ---- job summary --------------------------------------------------------------------------------
@@ -363,7 +361,6 @@ class StandIn:
         self.tasks = {name: a_task(name) for name in ("a", "b", "c")}
         self.collected = owners
         self.registry = SimpleNamespace(find=self.find)
-        self.config = SimpleNamespace(get_verbosity=lambda: 0)
 
     def find(self, name: str, near: Path) -> Task | tuple[Task, ...]:
         return tuple(self.tasks.values()) if name == "tag" else self.tasks[name]
@@ -422,16 +419,3 @@ def test_a_tag_among_the_members_stands_for_its_tasks() -> None:
         session.answer("", name, True)
     (report,) = gather(session)
     assert report.children == {"one": ["a", "b", "c"]}
-
-
-def test_a_session_is_printed_and_handed_to_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    session: Any = StandIn(a=a_task("a"))
-    session.answer("", "a", True)
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "s.md"))
-    paper = Paper()
-    report_session(session, paper)
-    assert paper.lines[0] == "=== llmeval: tiny ==="
-    assert "wrong answers: 0 of 1" in (tmp_path / "s.md").read_text(encoding="utf-8")
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))
-    report_session(session, paper)
-    assert paper.lines[-1].startswith("environment variable GITHUB_STEP_SUMMARY: cannot write")
