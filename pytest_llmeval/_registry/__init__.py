@@ -8,29 +8,21 @@ side. What two files define in the same place is an error that names both.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._registry.derive import Deriver
 from pytest_llmeval._registry.index import Index
+from pytest_llmeval._registry.index import Located
+from pytest_llmeval._registry.listing import Listing
+from pytest_llmeval._registry.listing import with_inner
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import TaskFiles
 from pytest_llmeval._taskfile.group import Member
 from pytest_llmeval._taskfile.typed import did_you_mean
-
-
-@dataclass(frozen=True, slots=True)
-class Located:
-    """Where a name leads: to one file, or, if it is a tag, to those of its tasks."""
-
-    paths: tuple[Path, ...]
-    tag: bool
 
 
 class Registry:
@@ -47,10 +39,7 @@ class Registry:
         #: Name of a task or group -> the file that defines it.
         self._homes: dict[str, Path] = {}
         self._groups: dict[str, Group] = {}
-        #: Name of a task or group -> the loaded groups that list it, at any depth.
-        self._listed: dict[str, list[Group]] = {}
-        self._peeked: dict[Path, Group | None] = {}
-        self._near: dict[Path, dict[str, list[Group]]] = {}
+        self._listing = Listing(self._files, self._index, self._locate)
 
     def load(self, path: Path) -> Task | Group:
         """The task or group of a file. The same value every time. Raises TaskFileError.
@@ -100,8 +89,7 @@ class Registry:
         names: list[str | None] = [item.name, *_short(item.name), item.alias]
         if isinstance(item, Task):
             names += item.tags
-        listing = [*self._listed.get(item.name, ()), *self._listed_near(item.path.parent).get(item.name, ())]
-        for group in sorted(listing, key=lambda group: group.name):
+        for group in self._listing.groups_that_list(item):
             names += [group.name, *_short(group.name), group.alias]
         return tuple(dict.fromkeys(name for name in names if name))
 
@@ -138,19 +126,21 @@ class Registry:
         return f"no task, group or tag is called {name!r}{did_you_mean(name, known)} Looked in {places}."
 
     def _remember(self, found: Task | Group, home: Path) -> None:
-        """Take up a task or group and all that is written in it. A name may have one home only."""
-        everything = list(_with_inner(found))
-        for one in everything:
-            if (known := self._homes.get(one.name, home)) != home:
+        """Take up a task or group and all that is written in it. A name may have one home and one meaning only."""
+        known: dict[str, Task | Group] = {}
+        for one in with_inner(found):
+            if (other := self._homes.get(one.name, home)) != home:
                 kind = "task" if isinstance(one, Task) else "group"
-                message = f"{one.name!r} is already defined in {known}; results are known by these names"
+                message = f"{one.name!r} is already defined in {other}; results are known by these names"
                 raise TaskFileError(home, message, line=one.line_of(kind), key=kind)
-        for one in everything:
-            self._homes[one.name] = home
+            if known.setdefault(one.name, one) != one:
+                message = f"{one.name!r} is there twice; give one of them a name of its own with 'include'"
+                raise TaskFileError(home, message, line=found.line_of("task"), key="task")
+        for name, one in known.items():
+            self._homes[name] = home
             if isinstance(one, Group):
-                self._groups[one.name] = one
-                for name in dict.fromkeys(self._contents(one, ())):
-                    self._listed.setdefault(name, []).append(one)
+                self._groups[name] = one
+                self._listing.add(one)
 
     def _open(self, group: Group, chain: tuple[Group, ...], found: dict[str, Task]) -> None:
         if any(group.name == one.name for one in chain):
@@ -170,62 +160,6 @@ class Registry:
         if not isinstance(member, str):
             return (member,)
         return tuple(self.load(path) for path in self.member_files(group, member))
-
-    def _contents(self, group: Group, chain: tuple[str, ...]) -> Iterator[str]:
-        """The names of all tasks and groups in a group, without loading any. What cannot be found is left out."""
-        if group.name in chain:
-            return
-        for member in group.members:
-            if isinstance(member, str):
-                yield from self._contents_of(member, group, chain)
-            else:
-                yield member.name
-                if isinstance(member, Group):
-                    yield from self._contents(member, (*chain, group.name))
-
-    def _contents_of(self, name: str, group: Group, chain: tuple[str, ...]) -> Iterator[str]:
-        try:
-            located = self._locate(name, group.path)
-        except LLMEvalError:
-            located = None
-        for path in located.paths if located else ():
-            sniffed = self._index.sniffed(str(path))
-            if sniffed is None or sniffed.name is None:
-                continue
-            yield sniffed.name
-            if sniffed.group and (inner := self._peek(path)) is not None:
-                yield from self._contents(inner, (*chain, group.name))
-
-    def _peek(self, path: Path) -> Group | None:
-        """The group of a file as written, without taking it up; None if it cannot be read."""
-        if path not in self._peeked:
-            try:
-                found = self._files.read(path)
-            except LLMEvalError:
-                found = None
-            self._peeked[path] = found if isinstance(found, Group) else None
-        return self._peeked[path]
-
-    def _listed_near(self, folder: Path) -> dict[str, list[Group]]:
-        """Name of a task or group -> the groups in a folder that list it, those written in others included."""
-        if folder not in self._near:
-            listed: dict[str, list[Group]] = {}
-            for path in self._index.groups_in(folder):
-                peeked = self._peek(Path(path))
-                for group in () if peeked is None else _with_inner(peeked):
-                    if isinstance(group, Group):
-                        for name in dict.fromkeys(self._contents(group, ())):
-                            listed.setdefault(name, []).append(group)
-            self._near[folder] = listed
-        return self._near[folder]
-
-
-def _with_inner(item: Task | Group) -> Iterator[Task | Group]:
-    """A task or group, and what is written in it."""
-    yield item
-    for member in item.members if isinstance(item, Group) else ():
-        if isinstance(member, Task | Group):
-            yield from _with_inner(member)
 
 
 def _short(name: str) -> tuple[str, ...]:

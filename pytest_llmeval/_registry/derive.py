@@ -53,7 +53,6 @@ class Deriver:
         self.open.append(group)
         members = [one for member in group.members for one in self._resolved(member, group, prefix)]
         self.open.pop()
-        _reject_twice(group, members)
         return replace(group, members=tuple(members))
 
     def _resolved(self, member: str | Task | Group, group: Group, prefix: str) -> list[str | Task | Group]:
@@ -102,15 +101,3 @@ def _named(item: T, prefix: str) -> T:
 def _meaning(config: Mapping[str, Any]) -> dict[str, Any]:
     """What decides the results of a task: everything but the name that reports show."""
     return {key: value for key, value in config.items() if key != "task_alias"}
-
-
-def _reject_twice(group: Group, members: list[str | Task | Group]) -> None:
-    """One group cannot hold two different tasks of one name."""
-    known: dict[str, Task | Group] = {}
-    for member in members:
-        if isinstance(member, str):
-            continue
-        if member.name in known:
-            message = f"{member.name!r} is there twice; give one of them a name of its own with 'include'"
-            raise TaskFileError(group.path, message, line=group.line_of("task"), key="task")
-        known[member.name] = member

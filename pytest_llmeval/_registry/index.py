@@ -39,6 +39,14 @@ class Names:
     tags: Mapping[str, Sequence[str]]
 
 
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where a name leads: to one file, or, if it is a tag, to those of its tasks."""
+
+    paths: tuple[Path, ...]
+    tag: bool
+
+
 class Index:
     """Names by folder. `root`: names for files below it are looked up no higher than there."""
 
