@@ -74,7 +74,8 @@ def write_report(writer: Writer, reports: Iterable[VariantReport], verbosity: in
             writer.write_sep("=", f"llmeval: {report.name}" if report.name else "llmeval")
             _write_tables(writer, report)
         for gate in gates:
-            writer.write_line(f"{gate.outcome.upper()} {gate.nodeid}: {gate.sentence}", **MARKUP[gate.outcome])
+            # Not "FAILED ...": scripts count pytest's own lines of that form.
+            writer.write_line(f"gate {gate.outcome}: {gate.nodeid}: {gate.sentence}", **MARKUP[gate.outcome])
         if verbosity >= 0:
             for line in notes(report):
                 writer.write_line(line)

@@ -239,12 +239,12 @@ SKIPPED = GateLine("t.yaml::gate[late]", None)
 REPORT = VariantReport("ckpt-1000", [ANATOMY], {}, [PASSED, FAILED, UNSURE, SKIPPED], answered=20, wrong=8)
 
 HEAD = ["=== llmeval: ckpt-1000 ==="]
-FAILURE = "FAILED t.yaml::gate[acc_norm]: anatomy: acc_norm 0.5000 over 10 docs, required > 0.5"
+FAILURE = "gate failed: t.yaml::gate[acc_norm]: anatomy: acc_norm 0.5000 over 10 docs, required > 0.5"
 OPEN = [
-    "NOT JUDGED t.yaml::gate[late]: the run ended before it could be judged",
-    "INCONCLUSIVE t.yaml::gate[low]: anatomy: acc 0.4000, too few docs to tell",
+    "gate not judged: t.yaml::gate[late]: the run ended before it could be judged",
+    "gate inconclusive: t.yaml::gate[low]: anatomy: acc 0.4000, too few docs to tell",
 ]
-PASS = "PASSED t.yaml::gate[acc]: anatomy: acc 0.4000 over 10 docs, required >= 0.3"
+PASS = "gate passed: t.yaml::gate[acc]: anatomy: acc 0.4000 over 10 docs, required >= 0.3"
 COUNTS = ["gates: 1 failed, 1 not judged, 1 inconclusive, 1 passed", "wrong answers: 8 of 20"]
 
 
