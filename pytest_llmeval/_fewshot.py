@@ -32,8 +32,8 @@ class Shots:
         self._seed = settings.fewshot_seed
         self._n = num_fewshot(task, settings)
         self._rng = random.Random(self._seed)  # noqa: S311 - the peer's draws, no secret
-        #: Indices into the pool, of doc 0, 1, ... as far as drawn.
-        self._drawn: list[tuple[int, ...]] = []
+        #: Indices into the pool, of doc 0, 1, ... as far as drawn; or why there are none.
+        self._drawn: list[tuple[int, ...] | DataError] = []
 
     def for_doc(self, index: int) -> tuple[DocData, ...]:
         """The examples of one doc, in the order in which they are shown.
@@ -46,8 +46,15 @@ class Shots:
         if self._task.fewshot.sampler == "first_n":
             return self._first(pool, index)
         while len(self._drawn) <= index:
-            self._drawn.append(self._draw(pool, len(self._drawn)))
-        return tuple(pool[i] for i in self._drawn[index])
+            try:
+                self._drawn.append(self._draw(pool, len(self._drawn)))
+            except DataError as error:
+                # Of that doc alone: the docs after it are drawn for all the same.
+                self._drawn.append(error)
+        drawn = self._drawn[index]
+        if isinstance(drawn, DataError):
+            raise drawn
+        return tuple(pool[i] for i in drawn)
 
     @property
     def _same_split(self) -> bool:

@@ -240,6 +240,24 @@ class TestFolderWithoutReadme:
         with pytest.raises(DataError, match=r"has no config 'three'"):
             open_docs(handmade.make_task(dataset_path="org/name", dataset_name="three"), settings)
 
+    def test_the_default_config_is_the_folder_itself(self, tmp_path: Path) -> None:
+        write_parquet(tmp_path / "org" / "name" / "test.parquet", ROWS)
+        (tmp_path / "org" / "name" / "README.md").write_text("# Some data\n\n---\n\nNo front matter.\n")
+        task = handmade.make_task(dataset_path="org/name", dataset_name="default")
+        assert rows_of(task, Settings(data_dir=tmp_path)) == ROWS
+
+    def test_lines_of_a_text(self, tmp_path: Path) -> None:
+        (tmp_path / "test.txt").write_text("one\n\ntwo\n")
+        rows = rows_of(handmade.make_task(dataset_path=str(tmp_path)))
+        assert rows == [{"text": "one"}, {"text": ""}, {"text": "two"}]
+
+    def test_a_format_that_is_not_read(self, tmp_path: Path) -> None:
+        (tmp_path / "test.xml").write_text("<x/>")
+        (tmp_path / "README.md").write_text("---\nconfigs:\n- config_name: x\n  data_files: test.xml\n---\n")
+        task = handmade.make_task(dataset_path=str(tmp_path), test_split="train")
+        with pytest.raises(DataError, match=r"test.xml is of no format that is read here; convert it to .parquet"):
+            open_docs(task, Settings())
+
     def test_a_split_of_two_meanings_is_not_guessed(self, tmp_path: Path) -> None:
         write_parquet(tmp_path / "org" / "name" / "validation_matched-00000-of-00001.parquet", ROWS)
         write_parquet(tmp_path / "org" / "name" / "validation_mismatched-00000-of-00001.parquet", ROWS)
@@ -362,8 +380,9 @@ class TestNamedFiles:
         with pytest.raises(DataError, match=r"x\.jsonl cannot be read as json \("):
             open_docs(self.make(tmp_path, {"test": "x.jsonl"}), Settings())
 
-    def test_empty_file(self, tmp_path: Path) -> None:
-        (tmp_path / "x.csv").write_text("q,a\n")
+    @pytest.mark.parametrize("text", ["", "q,a\n"])
+    def test_empty_file(self, tmp_path: Path, text: str) -> None:
+        (tmp_path / "x.csv").write_text(text)
         task = handmade.make_task(
             dataset_path="csv", dataset_kwargs={"data_files": {"test": "x.csv"}}, path=tmp_path / "t.yaml"
         )
@@ -492,7 +511,8 @@ def test_no_dataset_path() -> None:
 
 def test_validation_is_evaluated_without_a_test_split() -> None:
     task = handmade.make_task({"validation": ROWS[:2], "train": ROWS}, validation_split="validation")
-    assert open_docs(task, Settings()).split == "validation"
+    docs = open_docs(task, Settings())
+    assert (docs.split, len(docs), docs.notes) == ("validation", 2, ())
 
 
 def test_tables_are_shared(mirror: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -516,6 +536,9 @@ def test_long_tables_are_read_in_blocks(tmp_path: Path) -> None:
     docs = open_docs(handmade.make_task(dataset_path=str(tmp_path)), Settings())
     assert [docs[i] for i in (99, 0, 31, 32, 64)] == [rows[i] for i in (99, 0, 31, 32, 64)]
     assert docs[5] is docs[5]
+    pool = docs.fewshot_pool()
+    assert list(pool) == rows
+    assert pool[30:34] == rows[30:34]
     assert docs[-1] == rows[99]
     with pytest.raises(IndexError):
         docs[100]

@@ -146,6 +146,21 @@ class TestNeverTheDocItself:
         for seed in range(20):
             assert sorted(drawn(shots_of(task, Settings(fewshot_seed=seed)), 0)) == ["Q1", "Q2"]
 
+    def test_copies_drawn_together_are_drawn_again(self) -> None:
+        """As the peer does, from the same generator, where it excludes the doc at all."""
+        docs = [QA[0], QA[0], QA[0], QA[1], QA[2]]
+        task = handmade.make_task({"test": docs}, num_fewshot=2, fewshot=handmade.make_fewshot(split="test"))
+        for seed in range(20):
+            assert sorted(drawn(shots_of(task, Settings(fewshot_seed=seed)), 0)) == ["Q1", "Q2"]
+
+    def test_copies_may_leave_too_few(self) -> None:
+        task = handmade.make_task({"test": [QA[0], QA[0], QA[1]]}, num_fewshot=2)
+        shots = shots_of(task)
+        for _ in range(2):
+            assert drawn(shots, 2) == ["Q0", "Q0"]
+            with pytest.raises(DataError, match=r"2 examples are asked for, but split 'test' has 1 besides the"):
+                shots.for_doc(0)
+
     def test_other_docs_keep_their_draws(self) -> None:
         """A doc that drew itself gets another example; the draws of all others are those of the plain stream."""
         docs = rows("q", 9)

@@ -283,6 +283,12 @@ class TestTargets:
         doc = render({"q": "x", "n": 1, "w": "maybe"}, doc_to_target=target, doc_to_choice=["yes", "no"])
         assert doc.references == references
 
+    def test_a_number_beyond_the_choices(self) -> None:
+        doc = render({"q": "x", "a": 2}, doc_to_choice=["yes", "no"])
+        assert doc.problem == (
+            "task t, doc 3, doc_to_target (/tasks/t.yaml:7): 2 is out of range: there are 2 choices, counted from 0"
+        )
+
     def test_likelihood_of_several_texts_is_a_problem(self) -> None:
         doc = render({"q": "x", "a": ["u", "v"]}, output_type="loglikelihood")
         assert doc.problem == "task t, doc 3, doc_to_target (/tasks/t.yaml:7): expected one text, got several"
@@ -439,6 +445,10 @@ class TestOptionsInThePrompt:
         found = ask(task, {"q": "12", "c": ["a", "b"], "label": 1})
         assert [i.arguments for i in found] == [("12", " a"), ("12", " b")]
 
+    def test_no_text_is_an_empty_prompt(self) -> None:
+        task = choice_task(doc_to_text=None)
+        assert ask(task, {"label": 0})[1].arguments == ("", " no")
+
     def test_a_number_is_a_prompt_without_choices(self) -> None:
         assert render({"q": 12, "a": "x"}).text == "12"
         assert render({"q": 12, "a": 0}, doc_to_choice=["x"]).text == "12"
@@ -518,6 +528,7 @@ class TestGenerationKwargs:
             until=("\n", "Q:"), top_p=0.9, top_k=5, seed=3, extra={"num_beams": 2, "flag": True, "x": "y"}
         )
         assert self.of(until="Q: [x]").until == ("Q: [x]",)
+        assert self.of(until=["a", "b"], penalty="none").until == ("a", "b")
 
     @pytest.mark.parametrize(
         ("name", "value", "what"),
