@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from pytest_llmeval._aggregate import summarize_group
@@ -312,6 +313,7 @@ def test_an_aggregation_of_the_group_that_fails_is_nan_with_a_note() -> None:
 MEMBERS = st.lists(st.tuples(st.floats(0, 1), st.integers(1, 500)), min_size=1, max_size=6)
 
 
+@settings(deadline=None)
 @given(MEMBERS, st.booleans())
 def test_a_group_lies_between_its_members(members: list[tuple[float, int]], weighted: bool) -> None:
     summaries = [
@@ -321,6 +323,7 @@ def test_a_group_lies_between_its_members(members: list[tuple[float, int]], weig
     assert min(value for value, _ in members) - 1e-9 <= found <= max(value for value, _ in members) + 1e-9
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=12), min_size=1, max_size=5))
 def test_a_weighted_group_is_the_mean_over_all_docs(hits: list[list[int]]) -> None:
     members = [of_hits(f"t{i}", column) for i, column in enumerate(hits)]

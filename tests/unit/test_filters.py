@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from pytest_llmeval import _filters
@@ -264,6 +265,7 @@ TEXT_FILTERS = [
 ]
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(), min_size=1, max_size=4), st.lists(st.text(), max_size=4))
 def test_no_filter_fails_on_any_text(answers: list[str], choices: list[str]) -> None:
     for pipeline in TEXT_FILTERS:
@@ -271,6 +273,7 @@ def test_no_filter_fails_on_any_text(answers: list[str], choices: list[str]) -> 
         assert len(found) in (len(answers), 1)
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=9))
 def test_the_winner_has_the_most_votes_and_came_first_among_those(answers: list[str]) -> None:
     (winner,) = apply(steps("majority_vote"), answers, {})
@@ -278,6 +281,7 @@ def test_the_winner_has_the_most_votes_and_came_first_among_those(answers: list[
     assert winner == next(one for one in answers if answers.count(one) == most)
 
 
+@settings(deadline=None)
 @given(st.text(), st.sampled_from([STRICT["regex_pattern"], r"\d+", "(a)|(b)", "x*", "(?i)the (.*?) end"]))
 def test_a_regex_finds_what_re_finds(answer: str, pattern: str) -> None:
     found = extract(answer, regex_pattern=pattern, fallback="nothing found")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from pytest_llmeval._metrics import pooled_stderr
@@ -175,12 +176,14 @@ def test_group_errors() -> None:
     assert unweighted_stderr([0.25, 0.111803]) == pytest.approx(0.136931, abs=1e-6)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1))
 def test_means_and_medians_lie_between_the_extremes(items: list[float]) -> None:
     for name in ("mean", "median", "nanmean"):
         assert min(items) - 1e-9 <= total(name, items) <= max(items) + 1e-9
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1), st.randoms())
 def test_order_of_docs_does_not_matter(items: list[tuple[int, int]], random: Any) -> None:
     shuffled = random.sample(items, len(items))
@@ -189,6 +192,7 @@ def test_order_of_docs_does_not_matter(items: list[tuple[int, int]], random: Any
         assert -1 <= total(name, items) <= 1
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(-50, 0), st.integers(1, 40)), min_size=1))
 def test_perplexities_of_a_corpus_are_at_least_one_and_agree(items: list[tuple[float, int]]) -> None:
     assert total("weighted_perplexity", items) >= 1

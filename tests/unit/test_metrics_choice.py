@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from pytest_llmeval._metrics import Answered
@@ -155,6 +156,7 @@ def test_probabilities() -> None:
 LLS = st.lists(st.floats(-100, -0.01), min_size=2, max_size=5)
 
 
+@settings(deadline=None)
 @given(LLS, st.data())
 def test_acc_norm_depends_on_the_order_of_rates_alone(lls: list[float], data: st.DataObject) -> None:
     choices = [data.draw(st.text(min_size=1, max_size=8)) for _ in lls]
@@ -169,6 +171,7 @@ def test_acc_norm_depends_on_the_order_of_rates_alone(lls: list[float], data: st
         assert found["acc_norm"] == scores(lls, choices, [gold], "acc")["acc"]
 
 
+@settings(deadline=None)
 @given(LLS, st.data())
 def test_exactly_one_choice_is_right_when_each_is_gold_in_turn(lls: list[float], data: st.DataObject) -> None:
     choices = [data.draw(st.text(min_size=1, max_size=8)) for _ in lls]
@@ -176,6 +179,7 @@ def test_exactly_one_choice_is_right_when_each_is_gold_in_turn(lls: list[float],
         assert sum(scores(lls, choices, [gold], metric)[metric] for gold in range(len(lls))) == 1.0
 
 
+@settings(deadline=None)
 @given(LLS)
 def test_probabilities_sum_to_one_and_keep_the_order(lls: list[float]) -> None:
     found = probabilities(lls)
@@ -183,6 +187,7 @@ def test_probabilities_sum_to_one_and_keep_the_order(lls: list[float]) -> None:
     assert pick(found) == pick(lls)
 
 
+@settings(deadline=None)
 @given(LLS, st.data())
 def test_items_are_plain(lls: list[float], data: st.DataObject) -> None:
     choices = [f"c{i}" for i in range(len(lls))]

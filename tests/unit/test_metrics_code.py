@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from pytest_llmeval._errors import TemplateError
@@ -39,6 +40,7 @@ def test_pass_at_k_is_never_a_number_where_it_is_not_defined(n: int, c: int, k: 
         pass_at_k(n, c, k)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 30), st.data())
 def test_pass_at_k_rises_with_passes_and_with_k(n: int, data: st.DataObject) -> None:
     c, k = data.draw(st.integers(0, n)), data.draw(st.integers(1, n))

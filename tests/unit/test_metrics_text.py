@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from pytest_llmeval._errors import TaskFileError
@@ -186,6 +187,7 @@ def test_pairs_are_kept_for_an_aggregation_of_the_task() -> None:
     assert score("bypass", "x", ["y"]) == {"bypass": None}
 
 
+@settings(deadline=None)
 @given(st.text(), st.text())
 def test_exact_match_is_symmetric_and_of_itself_right(one: str, other: str) -> None:
     for options in ({}, GSM8K, {"ignore_punctuation": True, "ignore_numbers": True}):
@@ -193,6 +195,7 @@ def test_exact_match_is_symmetric_and_of_itself_right(one: str, other: str) -> N
         assert score("exact_match", one, [other], options) == score("exact_match", other, [one], options)
 
 
+@settings(deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_number_matches_itself_however_written(number: float) -> None:
     for text in (repr(number), f" {number!r} "):

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from pytest_llmeval import _template
@@ -45,6 +46,7 @@ def test_values_are_not_rendered_again() -> None:
     assert render("{{q}}", {"q": "{{7*7}} {x} {% if %}"}, place=PLACE) == "{{7*7}} {x} {% if %}"
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_any_value_is_put_in_as_it_is(value: str) -> None:
     assert render("<{{q}}>", {"q": value}, place=PLACE) == f"<{value}>"
