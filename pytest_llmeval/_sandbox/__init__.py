@@ -1,11 +1,11 @@
 """Running code that a model wrote, in a sandbox that the Linux kernel enforces. Where there is none, not at all.
 
-Layers, each of which holds without the others: namespaces (user, mount, PID, network, IPC, UTS, cgroup) with a root
-folder that holds little more than Python's own library (`_room`); an allow list of system calls (`_syscalls`);
-no capabilities, no way to gain any, the user nobody (`_launcher`); limits on time, memory, files, threads (`_trial`).
-It resists a program that hangs, floods, forks, deletes, spies or calls home. It does not defend the verdict against
-code that sets out to deceive its own tests, see `_trial`, and its wall is the kernel: against an unknown hole in
-that, only a separate machine helps.
+Layers that overlap, so that a hole in one is no way out: namespaces (user, mount, PID, network, IPC, UTS, cgroup)
+with a root folder that holds little more than Python's own library (`_room`); an allow list of system calls
+(`_syscalls`); the user nobody, no capabilities, no way to gain any (`_launcher`); limits on time, memory, files and
+threads (`_trial`). They stop a program that hangs, floods, forks, deletes, spies or calls home. They do not defend
+the verdict against code that sets out to deceive its own tests, see `_trial`. And all of them are the kernel's:
+against an unknown hole in that, only a separate machine helps.
 
     _values      Limits, CodeOutcome
     _worker      the test process's side: one launcher, and the reasons for refusal

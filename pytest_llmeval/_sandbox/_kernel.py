@@ -1,6 +1,6 @@
 """The Linux calls that Python has no name for, through libc. Each raises OSError naming what was tried.
 
-Only the launcher imports this: everything here also works where the C library lacks a wrapper for a call.
+Only launchers import this.
 """
 
 from __future__ import annotations
@@ -31,10 +31,7 @@ MOUNT_ATTR_NODEV = 0x4
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
-PR_SET_SECCOMP = 22
-PR_CAPBSET_DROP = 24
 PR_SET_NO_NEW_PRIVS = 38
-PR_CAP_AMBIENT = 47
 
 _AT_RECURSIVE = 0x8000
 _MNT_DETACH = 0x2
@@ -43,6 +40,9 @@ _MOUNT_ATTR_SIZE = 32
 _SYS_MOUNT_SETATTR = 442
 _CAPABILITY_VERSION_3 = 0x2008_0522
 _SECCOMP_MODE_FILTER = 2
+_PR_SET_SECCOMP = 22
+_PR_CAPBSET_DROP = 24
+_PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -81,7 +81,7 @@ def set_mount_attributes(target: str, attributes: int) -> None:
         request,
         ctypes.c_size_t(_MOUNT_ATTR_SIZE),
     )
-    _check(result, f"make {target} read-only (mount_setattr, Linux 5.12 or newer)")
+    _check(result, f"mount_setattr on {target}")
 
 
 def pivot_root(new_root: str, old_root: str) -> None:
@@ -110,7 +110,7 @@ def _prctl(option: int, argument: int, pointer: object = None) -> int:
 def renounce_capabilities() -> None:
     """Empty the bounding set: what is given up afterwards can never be had again. Needs CAP_SETPCAP itself."""
     capability = 0
-    while _prctl(PR_CAPBSET_DROP, capability) == 0:
+    while _prctl(_PR_CAPBSET_DROP, capability) == 0:
         capability += 1
     # The number after the last one that this kernel knows is invalid.
     if ctypes.get_errno() != errno.EINVAL:
@@ -119,7 +119,7 @@ def renounce_capabilities() -> None:
 
 def drop_capabilities() -> None:
     """Give up the capabilities this process has: ambient, effective, permitted and inheritable sets."""
-    _check(_prctl(PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL), "clear ambient capabilities")
+    _check(_prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL), "clear ambient capabilities")
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     nothing = (ctypes.c_uint32 * 6)()
     _check(_libc.capset(header, nothing), "drop capabilities")
@@ -134,4 +134,4 @@ class _FilterProgram(ctypes.Structure):
 def install_filter(instructions: bytes) -> None:
     """Load a seccomp filter of 8-byte instructions; it holds until the process ends, also for its threads."""
     program = _FilterProgram(len(instructions) // 8, instructions)
-    _check(_prctl(PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program)), "install the seccomp filter")
+    _check(_prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program)), "install the seccomp filter")

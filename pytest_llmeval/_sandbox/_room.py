@@ -20,7 +20,7 @@ from pytest_llmeval._sandbox import _kernel
 NOBODY = 65534
 
 #: Where the program starts, and the one place where it can write; /tmp is a link to it.
-FOLDER = "/sandbox"
+FOLDER = "/llmeval-sandbox"
 
 _NAMESPACES = (
     _kernel.CLONE_NEWUSER

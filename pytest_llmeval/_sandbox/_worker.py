@@ -13,6 +13,7 @@ import site
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -56,7 +57,8 @@ _PATIENCE_SECONDS = 60.0
 class Worker:
     """One launcher, which runs one program at a time. A context manager: leaving it ends the launcher.
 
-    Raises SandboxError: on creation where there can be no sandbox, later if a program could not be confined.
+    Raises SandboxError: on creation where there can be no sandbox, later if a program could not be confined. After
+    an exception it runs no more.
     """
 
     def __init__(self) -> None:
@@ -79,13 +81,13 @@ class Worker:
 
     def run(self, program: str, limits: Limits = LIMITS) -> CodeOutcome:
         """Run one program to its end, or to a limit."""
-        request = memoryview(json.dumps({"program": program, "limits": asdict(limits)}).encode() + b"\n")
         try:
-            while request:
-                request = request[os.write(_stream(self._process.stdin).fileno(), request) :]
-        except BrokenPipeError:
-            raise self._death() from None
-        answer = self._answer(limits.wall_seconds + _PATIENCE_SECONDS)
+            self._ask({"program": program, "limits": asdict(limits)})
+            answer = self._answer(limits.wall_seconds + _PATIENCE_SECONDS)
+        except BaseException:
+            # An answer that is still to come would be taken for that of the next program.
+            self._process.kill()
+            raise
         return CodeOutcome(answer["passed"], answer["reason"])
 
     def close(self) -> None:
@@ -94,6 +96,14 @@ class Worker:
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             _stream(stream).close()
+
+    def _ask(self, question: Mapping[str, Any]) -> None:
+        line = memoryview(json.dumps(question).encode() + b"\n")
+        try:
+            while line:
+                line = line[os.write(_stream(self._process.stdin).fileno(), line) :]
+        except BrokenPipeError:
+            raise self._death() from None
 
     def _answer(self, seconds: float) -> dict[str, Any]:
         """The launcher's next line."""
