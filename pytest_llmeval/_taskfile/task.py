@@ -174,7 +174,7 @@ class _Reader:
         if "custom_dataset" not in self.entries:
             needed["dataset_path"] = "a data set of the hub, or json, csv or parquet with dataset_kwargs.data_files"
         for key, meaning in needed.items():
-            if key not in self.entries:
+            if key not in self.entries or (key == "dataset_path" and self._text(key) is None):
                 raise TaskFileError(self.home, f"missing: {meaning}", key=key)
         if "test_split" not in self.entries and "validation_split" not in self.entries:
             raise TaskFileError(self.home, "missing: the split to evaluate (or validation_split)", key="test_split")

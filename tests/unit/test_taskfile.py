@@ -463,6 +463,11 @@ KNOWN = (
             "or json, csv or parquet with dataset_kwargs.data_files",
         ),
         (
+            GENERATE.replace("some/set", "''"),
+            "t.yaml: dataset_path: missing: a data set of the hub, "
+            "or json, csv or parquet with dataset_kwargs.data_files",
+        ),
+        (
             GENERATE.replace("test_split: test\n", "training_split: train\n"),
             "t.yaml: test_split: missing: the split to evaluate (or validation_split)",
         ),
