@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+from collections.abc import Iterator
 from collections.abc import Mapping
 from datetime import date
 from datetime import datetime
@@ -25,6 +26,7 @@ from pytest_llmeval._output import result_dict
 from pytest_llmeval._output import runs_of
 from pytest_llmeval._output import sample_rows
 from pytest_llmeval._output import write_output
+from pytest_llmeval._output.files import _write_whole
 from pytest_llmeval._output.gathering import git_hash
 from pytest_llmeval._output.plain import hash_of
 from pytest_llmeval._output.plain import json_text
@@ -559,6 +561,18 @@ def test_nothing_but_whole_files_is_left(tmp_path: Path) -> None:
     left = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file())
     stamp = "2026-01-02T03-04-05.678900"
     assert left == [f"org__name/results_{stamp}.json", f"org__name/samples_t_{stamp}.jsonl"]
+
+
+def test_a_file_that_breaks_off_leaves_the_old_one(tmp_path: Path) -> None:
+    def pieces() -> Iterator[str]:
+        yield "half"
+        raise KeyboardInterrupt
+
+    path = tmp_path / "results.json"
+    path.write_text("old")
+    with pytest.raises(KeyboardInterrupt):
+        _write_whole(path, pieces())
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("results.json", "old")]
 
 
 @pytest.mark.parametrize("taken", ["out", "out/org__name"])
