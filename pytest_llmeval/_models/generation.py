@@ -16,19 +16,24 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
+from functools import cached_property
 from typing import Any
+from typing import Literal
 
 import torch
 import transformers
 
 from pytest_llmeval._engine import FinishReason
 from pytest_llmeval._engine import GenerationKwargs
+from pytest_llmeval._engine.prompts import Prompt
+from pytest_llmeval._engine.prompts import samples
+from pytest_llmeval._engine.prompts import settings_key
 from pytest_llmeval._engine.requests import Completion
-from pytest_llmeval._engine.requests import GenerationRequest
 from pytest_llmeval._engine.requests import IsStopped
 from pytest_llmeval._engine.requests import TokenIds
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models.loading import silence
+from pytest_llmeval._models.scoring import same_logits
 
 
 #: Steps of `generate` that see the padding as part of the text: such prompts are batched by equal length.
@@ -52,45 +57,6 @@ REFUSED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """One text to write: the places of the equal requests that it answers, and their ids and settings."""
-
-    places: tuple[int, ...]
-    ids: TokenIds
-    kwargs: GenerationKwargs
-
-    @property
-    def length(self) -> int:
-        return len(self.ids) + self.kwargs.max_gen_toks
-
-    @property
-    def n_scored(self) -> int:
-        return 1
-
-
-def plan_prompts(requests: Sequence[GenerationRequest]) -> list[Prompt]:
-    """Equal requests once. Greedy text depends on neither seed nor repeat, so there they make no difference."""
-    asked: dict[tuple[object, ...], list[int]] = {}
-    for place, request in enumerate(requests):
-        kwargs = request.kwargs
-        draw = (kwargs.seed, kwargs.repeat) if _samples(kwargs) else ()
-        asked.setdefault((request.ids, _settings_key(kwargs), draw), []).append(place)
-    return [Prompt(tuple(places), requests[places[0]].ids, requests[places[0]].kwargs) for places in asked.values()]
-
-
-def _settings_key(kwargs: GenerationKwargs) -> str:
-    """Equal for what may share a batch, whatever the order of `extra`."""
-    extra = sorted(kwargs.extra.items())
-    own = (kwargs.until, kwargs.max_gen_toks, kwargs.do_sample, kwargs.temperature, kwargs.top_p, kwargs.top_k)
-    return repr((own, extra))
-
-
-def _samples(kwargs: GenerationKwargs) -> bool:
-    """Temperature 0 is the limit of sampling in which the likeliest token is always drawn."""
-    return kwargs.do_sample and kwargs.temperature > 0
-
-
 @dataclass(slots=True)
 class _Text:
     """One row while it is written."""
@@ -109,18 +75,41 @@ class PaddedGenerator:
         named = model.generation_config.eos_token_id
         own = named if isinstance(named, list) else [] if named is None else [named]
         self._eos_ids = frozenset([*own, *eos_ids])
-        self._pads = "attention_mask" in inspect.signature(model.forward).parameters
+        self._takes_mask = "attention_mask" in inspect.signature(model.forward).parameters
         self._rows_can_leave = True
+
+    @cached_property
+    def _neighbours(self) -> Literal["any", "equal length", "none"]:
+        """Beside which rows a row goes on as it does alone, as seen on small ones.
+
+        Some models take a mask and do not use it, so that padding changes a text; some mix up the rows of a batch.
+        """
+        row = (1, 0)
+        alone = self._next_logits([row])[-1]
+        if self._takes_mask and same_logits(self._next_logits([(0, 1, 0, 1, 0, 1, 0, 1), row])[-1], alone):
+            return "any"
+        return "equal length" if same_logits(self._next_logits([(0, 1), row])[-1], alone) else "none"
+
+    @torch.inference_mode()
+    def _next_logits(self, rows: Sequence[TokenIds]) -> torch.Tensor:
+        """Logits [rows, vocabulary] of the second token that follows, which shows what the cache holds."""
+        config = self._config(GenerationKwargs())
+        config.max_new_tokens, config.output_logits = 2, True
+        ids, mask = left_padded(rows)
+        logits: tuple[torch.Tensor, ...] = self._call(ids, mask, config).logits
+        return logits[-1]
 
     def groups(self, prompts: Sequence[Prompt]) -> list[list[Prompt]]:
         """Prompts that may share a batch: equal settings, longest first; of equal length where padding shows."""
         groups: dict[tuple[str, int], list[Prompt]] = {}
-        shows: dict[str, bool] = {}
-        for prompt in sorted(prompts, key=lambda prompt: -len(prompt.ids)):
-            key = _settings_key(prompt.kwargs)
-            if key not in shows:
-                shows[key] = not self._pads or _padding_shows(self._config(prompt.kwargs))
-            groups.setdefault((key, len(prompt.ids) if shows[key] else 0), []).append(prompt)
+        neighbours: dict[str, str] = {}
+        for i, prompt in enumerate(sorted(prompts, key=lambda prompt: -len(prompt.ids))):
+            key = settings_key(prompt.kwargs)
+            if key not in neighbours:
+                padding_shows = self._neighbours == "any" and _padding_shows(self._config(prompt.kwargs))
+                neighbours[key] = "equal length" if padding_shows else self._neighbours
+            apart = {"any": 0, "equal length": len(prompt.ids), "none": i}[neighbours[key]]
+            groups.setdefault((key, apart), []).append(prompt)
         return list(groups.values())
 
     @torch.inference_mode()
@@ -137,7 +126,6 @@ class PaddedGenerator:
     def _write(self, texts: list[_Text], config: Any, is_stopped: IsStopped) -> None:
         """Rounds of `generate`: each ends when half of its rows are done, and the others go on with its cache."""
         ids, mask = left_padded([text.prompt.ids for text in texts])
-        ids, mask = ids.to(self._model.device), mask.to(self._model.device)
         cache: dict[str, Any] = {}
         room = texts[0].prompt.kwargs.max_gen_toks
         while texts and room > 0:
@@ -145,34 +133,39 @@ class PaddedGenerator:
             rows = _Rows(texts, self._eos_ids, is_stopped, may_end=self._rows_can_leave)
             output = self._generate(ids, mask, config, texts, rows, cache)
             added = output.sequences.shape[1] - ids.shape[1]
-            stay = torch.tensor([i for i, text in enumerate(texts) if text.reason is None], device=ids.device).long()
+            stay = torch.tensor([i for i, text in enumerate(texts) if text.reason is None], dtype=torch.long)
             texts = [text for text in texts if text.reason is None]
-            ids = output.sequences[stay]
+            ids = output.sequences.cpu()[stay]
             mask = torch.nn.functional.pad(mask[stay], (0, added), value=1)
-            cache = self._select(output, stay) if len(stay) else {}
+            cache = self._select(output, stay) if texts else {}
             room -= added
 
     def _generate(
         self, ids: torch.Tensor, mask: torch.Tensor, config: Any, texts: list[_Text], rows: _Rows, cache: dict[str, Any]
     ) -> Any:
         kwargs = texts[0].prompt.kwargs
-        draws = [_Draw(self._warpers(kwargs, config), texts)] if _samples(kwargs) else []
-        masked = {"attention_mask": mask} if self._pads else {}
+        draws = [_Draw(self._warpers(kwargs), texts)] if samples(kwargs) else []
+        return self._call(
+            ids,
+            mask,
+            config,
+            stopping_criteria=transformers.StoppingCriteriaList([rows]),
+            logits_processor=transformers.LogitsProcessorList(draws),
+            **cache,
+        )
+
+    def _call(self, ids: torch.Tensor, mask: torch.Tensor, config: Any, **keywords: Any) -> Any:
+        device = self._model.device
+        if self._takes_mask:
+            keywords["attention_mask"] = mask.to(device)
         with silence():
-            return self._model.generate(
-                input_ids=ids,
-                generation_config=config,
-                stopping_criteria=transformers.StoppingCriteriaList([rows]),
-                logits_processor=transformers.LogitsProcessorList(draws),
-                **masked,
-                **cache,
-            )
+            return self._model.generate(input_ids=ids.to(device), generation_config=config, **keywords)
 
     def _select(self, output: Any, stay: torch.Tensor) -> dict[str, Any]:
         """The cache of the rows that go on; nothing, so that they are read again, if it cannot be cut to them."""
         name = "cache" if output.get("cache") is not None else "past_key_values"
         try:
-            output[name].batch_select_indices(stay)
+            output[name].batch_select_indices(stay.to(output.sequences.device))
         except (AttributeError, KeyError, NotImplementedError):
             self._rows_can_leave = False
             return {}
@@ -181,9 +174,7 @@ class PaddedGenerator:
     def _search(self, prompt: Prompt, config: Any) -> Completion:
         """Beam search, which knows no stop strings before it is done."""
         config.max_new_tokens = prompt.kwargs.max_gen_toks
-        ids = torch.tensor([prompt.ids], device=self._model.device)
-        with silence():
-            output = self._model.generate(input_ids=ids, generation_config=config)
+        output = self._call(*left_padded([prompt.ids]), config)
         written = output.sequences[0, len(prompt.ids) :].tolist()
         end = next((i for i, token in enumerate(written) if token in self._eos_ids), None)
         return Completion(tuple(written), "length") if end is None else Completion(tuple(written[: end + 1]), "eos")
@@ -202,7 +193,7 @@ class PaddedGenerator:
             raise ModelError(f"generation setting {next(iter(unknown))!r} is unknown to transformers")
         return config
 
-    def _warpers(self, kwargs: GenerationKwargs, config: Any) -> list[Any]:
+    def _warpers(self, kwargs: GenerationKwargs) -> list[Any]:
         """How a distribution is reshaped before a token is drawn, in the order of transformers.
 
         What the request does not say is as the checkpoint's generation config has it.

@@ -6,6 +6,8 @@ and what transformers warns of reaches the user as a Python warning.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
 import warnings
 from collections.abc import Callable
@@ -98,7 +100,7 @@ class Loader:
     def _read(self, what: str, read: Callable[..., Loaded], keywords: Mapping[str, Any]) -> Loaded:
         """Whatever goes wrong in there is about the checkpoint, the network or a missing package: say which."""
         try:
-            with silence() as messages:
+            with silence() as messages, _no_gguf_bar("gguf_file" in keywords):
                 loaded = read(**keywords)
         except Exception as error:
             reason = str(error).strip() or type(error).__name__
@@ -125,6 +127,16 @@ def silence() -> Iterator[list[str]]:
         root.handlers[:] = handlers
         if had_bars:
             bars.enable_progress_bar()
+
+
+@contextmanager
+def _no_gguf_bar(reading: bool) -> Iterator[None]:
+    """transformers shows the progress of reading GGUF whether or not its progress bars are on."""
+    if not reading:
+        yield
+        return
+    with contextlib.redirect_stderr(io.StringIO()):
+        yield
 
 
 class _Collector(logging.Handler):

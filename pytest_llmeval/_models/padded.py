@@ -16,6 +16,7 @@ from pytest_llmeval._engine.batches import Sized
 from pytest_llmeval._engine.batches import pack
 from pytest_llmeval._engine.batches import plan_rows
 from pytest_llmeval._engine.batches import waves
+from pytest_llmeval._engine.prompts import plan_prompts
 from pytest_llmeval._engine.requests import Completion
 from pytest_llmeval._engine.requests import GenerationRequest
 from pytest_llmeval._engine.requests import IsStopped
@@ -25,7 +26,6 @@ from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models.devices import free_memory
 from pytest_llmeval._models.devices import is_out_of_memory
 from pytest_llmeval._models.generation import PaddedGenerator
-from pytest_llmeval._models.generation import plan_prompts
 from pytest_llmeval._models.scoring import PaddedScorer
 
 
