@@ -11,11 +11,8 @@ from typing import Any
 def of_true_choices(doc: Mapping[str, Any], results: Sequence[tuple[float, bool]]) -> dict[str, float]:
     """exp(ll) of the choices labelled 1, over that of all choices.
 
-    Log-likelihoods are taken relative to the largest, so that long choices do not all underflow to 0.
-
-    >>> doc = {"mc2_targets": {"choices": ["a", "b", "c"], "labels": [1, 0, 1]}}
-    >>> of_true_choices(doc, [(math.log(0.1), False), (math.log(0.2), False), (math.log(0.1), False)])
-    {'acc': 0.5}
+    Choices of probability 0.1, 0.2 and 0.1, of which the first and the last are true, give 0.5. Log-likelihoods are
+    taken relative to the largest, so that long choices do not all underflow to 0.
     """
     lls = [ll for ll, _ in results]
     largest = max(lls)

@@ -39,6 +39,7 @@ from lm_eval.tasks.hendrycks_math import utils as peer_math
 from pytest_llmeval._docs import DataSource
 from pytest_llmeval._engine import GenerationKwargs
 from pytest_llmeval._evaluate import OpenTask
+from pytest_llmeval._lint import lint
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._scores import score_doc
 from pytest_llmeval._settings import Settings
@@ -292,7 +293,9 @@ def test_requests_and_scores_are_lm_evals(
     num_fewshot = (task.num_fewshot or 0) if num_fewshot is None else num_fewshot
     peer = PeerTask(PEERS / f"{PAIRS[name]}.yaml", num_fewshot)
     assert task.name == peer.task.config.task
-    record_property("docs", _compare(OurTask(task, num_fewshot, data_of(task.dataset_path)), peer, name))
+    ours = OurTask(task, num_fewshot, data_of(task.dataset_path))
+    assert lint(task, ours.opened.docs.columns) == []
+    record_property("docs", _compare(ours, peer, name))
 
 
 def test_humaneval_runs_the_programs_of_lm_eval(
