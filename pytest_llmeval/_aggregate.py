@@ -101,7 +101,7 @@ def _aggregated(metric: Metric, name: str, filter_name: str, items: list[Item], 
 def _told(nonfinite: int, errors: int, truncated: int, cut_off: int) -> Iterator[str]:
     """Sentences on what went wrong, for counts above 0."""
     if nonfinite:
-        yield f"docs without a finite loglikelihood, counted as wrong: {nonfinite}"
+        yield f"docs without a usable loglikelihood (NaN), none of them right: {nonfinite}"
     if errors:
         yield f"docs that could not be evaluated, left out of the values: {errors}"
     if truncated:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ from pytest_llmeval._task import FilterStep
 #: A step made ready: (answers, doc) -> answers, or a single value.
 Step: TypeAlias = Callable[[Sequence[Any], DocData], Any]
 
-#: Answers may be anything a model or an earlier step gives; only a text has a match.
+#: The format's default pattern, and what stands for no match.
 GSM8K_ANSWER = r"#### (\-?[0-9\.\,]+)"
 INVALID = "[invalid]"
 
@@ -123,10 +124,17 @@ def _regex_pos(*, regex_pattern: str = "", group_select: int = 0, fallback: Any 
     none_found = ["invalid"] if fallback is None else fallback
 
     def step(answers: Sequence[Any], doc: DocData) -> list[Any]:
-        pairs = (_TAGGED_TOKEN.findall(answer) if isinstance(answer, str) else answer or () for answer in answers)
-        return [[tag for _, tag in tagged] or none_found for tagged in pairs]
+        return [_tags(answer) or none_found for answer in answers]
 
     return step
+
+
+def _tags(answer: Any) -> list[Any]:
+    """The second of each pair, in a list of pairs or in the text of one."""
+    pairs = _TAGGED_TOKEN.findall(answer) if isinstance(answer, str) else answer
+    if not isinstance(pairs, list | tuple):
+        return []
+    return [pair[1] for pair in pairs if isinstance(pair, list | tuple) and len(pair) == 2]
 
 
 def _multi_choice_regex(
@@ -152,7 +160,13 @@ def _multi_choice_regex(
 
 
 def _map(*, mapping_dict: Mapping[Any, Any] = MappingProxyType({}), default_value: Any = None) -> Step:
-    return lambda answers, doc: [mapping_dict.get(answer, default_value) for answer in answers]
+    def value_of(answer: Any) -> Any:
+        try:
+            return mapping_dict.get(answer, default_value)
+        except TypeError:  # a list, which is nobody's key
+            return default_value
+
+    return lambda answers, doc: [value_of(answer) for answer in answers]
 
 
 def _on_texts(change: Callable[[str], str]) -> Callable[[], Step]:
@@ -201,7 +215,7 @@ def _filter_object(function: DocFunction, options: Mapping[str, Any]) -> Step:
 
 def _only(results: Any, function: DocFunction) -> Any:
     """The result for the one doc that a user's filter was given."""
-    found = list(results)
+    found = list(results) if isinstance(results, Iterable) else []
     if len(found) != 1:
         raise ValueError(f"filter {name_of(function)} gave {len(found)} results for 1 doc")
     return list(found[0]) if isinstance(found[0], Iterator) else found[0]

@@ -30,7 +30,7 @@ class LetterFinder:
 
     def for_choices(self, choices: Sequence[str]) -> Letters:
         """Ready for the options of one doc."""
-        named = {self.cleaned(choice.strip()): f"({letter_of(i)})" for i, choice in enumerate(choices)}
+        named = {self.cleaned(str(choice).strip()): f"({letter_of(i)})" for i, choice in enumerate(choices)}
         # Longest first: in an alternation an option would hide those that begin with it.
         texts = "|".join(sorted(map(re.escape, named), key=len, reverse=True))
         letters = "|".join(re.escape(letter_of(i)) for i in range(len(choices)))

@@ -62,9 +62,9 @@ def score_doc(
     """
     if doc.problem is not None:
         return DocResult(index, {}, error=doc.problem)
-    as_plain = _OUTPUTS[task.output_type].response
-    given = [[as_plain(response) for response in repeats] for repeats in responses]
+    output = _OUTPUTS[task.output_type]
     try:
+        given = [[_understood(output, response) for response in repeats] for repeats in responses]
         scorer = _scorer(_Same(task))
         filtered = {ready.name: [ready(repeats, doc.data) for repeats in given] for ready in scorer.pipelines}
         scores = {name: scorer.scores(_Asked(doc, answers, code_runner)) for name, answers in filtered.items()}
@@ -73,7 +73,7 @@ def score_doc(
     except ValueError as error:
         return DocResult(index, {}, error=f"task {task.name}, doc {index}: {error}")
     correct = scorer.judge(next(iter(scores.values())))
-    broken = _OUTPUTS[task.output_type].broken(doc, given)
+    broken = output.broken(doc, given)
     if broken and task.process_results is not None:
         scores = {name: _unknown(items) for name, items in scores.items()}
     return DocResult(
@@ -111,10 +111,10 @@ class _Scorer:
         return _OUTPUTS[self.task.output_type].scores(asked, self.metrics)
 
     def judge(self, scores: Scores) -> bool | None:
-        """Whether the doc is right by the first metric that says so of every doc; None if there is none."""
+        """Whether the doc is right by the first score that is 0 or 1 and tells so; None if there is none."""
         for name in [*(name for name in self.metrics if name in scores), *scores]:
             metric = self.metrics.get(name)
-            # A function's item, or pass@k's, is a judgement where it is 0 or 1.
+            # Of items that a function or a program gave only the value tells.
             if (metric is None or metric.kind in ("right", "any")) and _is_0_or_1(scores[name]):
                 better_is_0 = metric is not None and metric.higher_is_better is False
                 return bool(scores[name]) is not better_is_0
@@ -233,8 +233,18 @@ def _has_nan(doc: RenderedDoc, given: list[list[Any]]) -> bool:
 
 
 def _has_no_choice(doc: RenderedDoc, given: list[list[Any]]) -> bool:
-    first = [repeats[0] for repeats in given]
-    return _has_nan(doc, given) or not _answered(doc, first).usable
+    lls = [repeats[0][0] for repeats in given]
+    choices = doc.choices or ()
+    answered = Answered(lls[: len(choices)], (), choices, doc.gold, lls[len(choices) :])
+    return _has_nan(doc, given) or not answered.usable
+
+
+def _understood(output: _Output, response: Any) -> Any:
+    """A response as a plain value. Raises ValueError if a model answers something else."""
+    try:
+        return output.response(response)
+    except (TypeError, ValueError, IndexError):
+        raise ValueError(f"the model answered {response!r:.80}, expected {output.expected}") from None
 
 
 def _pair(response: Any) -> tuple[float, bool]:
@@ -249,20 +259,21 @@ def _generated(response: Any) -> str | None:
 class _Output:
     """What an output type does with responses.
 
-    `response` makes one plain; `scores` gives a filter's items; `broken` tells a doc for which the model gave no
-    usable number.
+    `response` makes one plain, `expected` says what it should be; `scores` gives a filter's items; `broken` tells a
+    doc for which the model gave no usable number.
     """
 
     response: Callable[[Any], Any]
+    expected: str
     scores: Callable[[_Asked, Mapping[str, Metric]], Scores]
     broken: Callable[[RenderedDoc, list[list[Any]]], bool]
 
 
 _OUTPUTS: Mapping[OutputType, _Output] = MappingProxyType(
     {
-        "multiple_choice": _Output(_pair, _choice_items, _has_no_choice),
-        "loglikelihood": _Output(_pair, _target_items, _has_nan),
-        "loglikelihood_rolling": _Output(float, _rolling_items, _has_nan),
-        "generate_until": _Output(_generated, _text_items, lambda doc, given: False),
+        "multiple_choice": _Output(_pair, "(logprob, is_greedy)", _choice_items, _has_no_choice),
+        "loglikelihood": _Output(_pair, "(logprob, is_greedy)", _target_items, _has_nan),
+        "loglikelihood_rolling": _Output(float, "a logprob", _rolling_items, _has_nan),
+        "generate_until": _Output(_generated, "a text", _text_items, lambda doc, given: False),
     }
 )

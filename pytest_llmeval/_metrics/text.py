@@ -15,6 +15,7 @@ from typing import TypeAlias
 from pytest_llmeval._functions import accepts
 from pytest_llmeval._functions import call
 from pytest_llmeval._functions import name_of
+from pytest_llmeval._limits import TimeLimitError
 from pytest_llmeval._limits import limited
 from pytest_llmeval._metrics.translation import require_sacrebleu
 from pytest_llmeval._task import DocFunction
@@ -169,22 +170,19 @@ def _agreeing(name: str, agree: Agreement, patterns: Sequence[re.Pattern[str]]) 
 
     def share(prediction: Any, references: Sequence[str]) -> float:
         given = prediction if isinstance(prediction, list) else [prediction]
-        right = [
-            _text(one) is not None and any(agree(str(one), reference) for reference in references) for one in given
-        ]
+        # Nothing, which a filter such as `map` may leave, is no answer.
+        right = [one is not None and any(agree(str(one), reference) for reference in references) for one in given]
         return sum(right) / len(right) if right else 0.0
 
     def score(prediction: Any, references: Sequence[str]) -> Mapping[str, Any]:
-        if patterns:
+        if not patterns:
+            return {name: share(prediction, references)}
+        try:
             return {name: limited(lambda: share(prediction, references))}
-        return {name: share(prediction, references)}
+        except TimeLimitError as error:
+            raise ValueError(f"metric {name}: regexes_to_ignore was {error}") from error
 
     return score
-
-
-def _text(prediction: Any) -> str | None:
-    """What a filter such as `map` leaves, as a text; nothing is no answer."""
-    return None if prediction is None else str(prediction)
 
 
 def _patterns(metric: str, patterns: Sequence[str] | None) -> tuple[re.Pattern[str], ...]:

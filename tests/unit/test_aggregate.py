@@ -124,7 +124,7 @@ def test_docs_with_an_error_are_counted_and_left_out() -> None:
     assert only(summary).value == pytest.approx(2 / 3)
     assert (summary.n, summary.errors, summary.nonfinite, summary.truncated, summary.cut_off) == (3, 1, 1, 4, 2)
     assert summary.notes == (
-        "docs without a finite loglikelihood, counted as wrong: 1",
+        "docs without a usable loglikelihood (NaN), none of them right: 1",
         "docs that could not be evaluated, left out of the values: 1",
         "requests whose context lost its left end to fit the model: 4",
         "answers that ended by their length limit: 2",

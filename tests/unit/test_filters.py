@@ -113,7 +113,8 @@ def test_in_a_tied_vote_the_answer_that_came_first_wins(answers: list[Any], winn
         (steps("take_first", ("map", {"mapping_dict": {"AB": 1}}), "take_first"), ["AB"], 1),
         (steps("regex_pos"), ["[('a', 'NOUN'), ('b', 'ADV')]"], [["NOUN", "ADV"]]),
         (steps(("regex_pos", {"regex_pattern": "unused"})), ["no tags", [("a", "VERB")]], [["invalid"], ["VERB"]]),
-        (steps(("regex_pos", {"fallback": ["?"]})), [""], [["?"]]),
+        (steps(("regex_pos", {"fallback": ["?"]})), ["", None, 5, [1, ("a",)]], [["?"]] * 4),
+        (steps(("map", {"mapping_dict": {"A": 0}, "default_value": -1})), [["A"], None], [-1, -1]),
         (TAKE_FIRST, [(-1.5, True)], (-1.5, True)),
     ],
 )
@@ -145,6 +146,11 @@ def test_multi_choice_regex_takes_out_what_is_to_be_ignored() -> None:
     doc = {"choices": ["The dog7", "A cat"]}
     answers = ["first the cat, then 5 dog", "neither"]
     assert apply(steps(("multi_choice_regex", options)), answers, doc) == ["(A)", "[invalid]"]
+
+
+def test_multi_choice_regex_reads_choices_that_are_numbers() -> None:
+    options = {"regex_pattern": "nothing"}
+    assert apply(steps(("multi_choice_regex", options)), ["it is 42"], {"choices": [7, 42]}) == ["(B)"]
 
 
 def test_multi_choice_regex_needs_choices() -> None:
@@ -179,11 +185,11 @@ def test_a_filter_class_of_the_task() -> None:
     assert apply(spec, ["a", "b"], {}) == "a?"
 
 
-def lost(responses: Any, docs: Any) -> list[Any]:
-    return []
+@pytest.mark.parametrize("result", [[], None])
+def test_a_custom_filter_must_keep_the_doc(result: Any) -> None:
+    def lost(responses: Any, docs: Any) -> Any:
+        return result
 
-
-def test_a_custom_filter_must_keep_the_doc() -> None:
     with pytest.raises(ValueError, match="lost gave 0 results for 1 doc"):
         apply(FilterSpec("f", (FilterStep("custom", {}, lost),)), ["a"], {})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._metrics import generation_score
 from pytest_llmeval._metrics import resolve
+from pytest_llmeval._metrics import text
 from pytest_llmeval._metrics.text import number_in
 from pytest_llmeval._task import NOTHING
 from pytest_llmeval._task import MetricSpec
@@ -187,6 +189,14 @@ def test_pairs_are_kept_for_an_aggregation_of_the_task() -> None:
     assert score("bypass", "x", ["y"]) == {"bypass": None}
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no processor-time signal")
+def test_a_pattern_without_end_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    limited = text.limited
+    monkeypatch.setattr(text, "limited", lambda call: limited(call, 0.05))
+    with pytest.raises(ValueError, match=r"metric exact_match: regexes_to_ignore was stopped after 0\.05 s"):
+        score("exact_match", "a" * 60 + "b", ["a"], {"regexes_to_ignore": ["(a+)+$"]})
+
+
 @settings(deadline=None)
 @given(st.text(), st.text())
 def test_exact_match_is_symmetric_and_of_itself_right(one: str, other: str) -> None:
@@ -198,7 +208,7 @@ def test_exact_match_is_symmetric_and_of_itself_right(one: str, other: str) -> N
 @settings(deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_number_matches_itself_however_written(number: float) -> None:
-    for text in (repr(number), f" {number!r} "):
-        assert score("numeric_match", text, [repr(number)]) == {"numeric_match": 1.0}
+    for written in (repr(number), f" {number!r} "):
+        assert score("numeric_match", written, [repr(number)]) == {"numeric_match": 1.0}
     if abs(number) < 1e15:
         assert number_in(f"{number:,.3f}") == pytest.approx(number, abs=1e-3, rel=1e-12)

@@ -301,6 +301,32 @@ def test_a_text_filter_leaves_nothing_of_a_loglikelihood(steps: tuple[FilterStep
     assert "of a loglikelihood; end it in take_first" in (result.error or "")
 
 
+@pytest.mark.parametrize(
+    ("output_type", "response", "expected"),
+    [
+        ("loglikelihood", None, r"the model answered None, expected \(logprob, is_greedy\)"),
+        ("loglikelihood", (-1.0,), r"the model answered \(-1\.0,\), expected"),
+        ("loglikelihood_rolling", "many", "the model answered 'many', expected a logprob"),
+    ],
+)
+def test_a_model_that_answers_something_else(output_type: OutputType, response: Any, expected: str) -> None:
+    result = score_doc(task(output_type), 0, doc(references=("x",)), [[response]])
+    with pytest.raises(ValueError, match=expected):
+        raise ValueError(result.error)
+
+
+def test_nothing_is_no_answer() -> None:
+    result = score_doc(task("generate_until"), 0, doc(references=("None",)), [[None]])
+    assert items(result) == {"exact_match": 0.0}
+
+
+def test_process_results_of_choices_needs_no_gold() -> None:
+    own = task("multiple_choice", process_results=lambda doc, results: {"n": len(results)})
+    result = score_doc(own, 0, choice_doc([], "a", "b"), lls(-1.0, -2.0))
+    assert items(result) == {"n": 2}
+    assert not result.nonfinite
+
+
 def test_truncations_and_length_ends_are_counted() -> None:
     cut = [[Loglikelihood(-1.0, False, truncated=True)], [Loglikelihood(-2.0, False)]]
     assert score_doc(task("multiple_choice"), 0, choice_doc(0, "a", "b"), cut).truncated == 1
