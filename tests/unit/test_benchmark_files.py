@@ -101,21 +101,21 @@ def _header(path: Path) -> str:
     return " ".join(itertools.takewhile(lambda line: line.startswith("#"), lines))
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_files_cite_paper_and_licence_or_the_file_that_does(name: str) -> None:
+def _cites(name: str) -> bool:
     path = BENCHMARKS / name
     header = _header(path)
     cited = header + "".join(_header(path.parent / other) for other in re.findall(r"\w+\.yaml", header))
-    assert "arXiv:" in cited
-    assert re.search(r"licence|Licence|Apache|CC BY|belong to", cited)
+    return "arXiv:" in cited and re.search(r"[Ll]icence|Apache|CC BY|belong to", cited) is not None
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_files_carry_a_version_and_no_gate(registry: Registry, name: str) -> None:
+def test_files_cite_paper_and_licence_or_the_file_that_does() -> None:
+    assert [name for name in FILES if not _cites(name)] == []
+
+
+def test_files_carry_a_version_and_no_gate(registry: Registry) -> None:
     """Which floor is right depends on the model: it is for those who train one to say."""
-    found = registry.load(BENCHMARKS / name)
-    assert found.version is not None
-    assert found.gates == ()
+    found = {name: registry.load(BENCHMARKS / name) for name in FILES}
+    assert [name for name, one in found.items() if one.version is None or one.gates] == []
 
 
 @of_file("commonsense_qa.yaml")
