@@ -154,6 +154,13 @@ def test_the_bootstrap_comes_close_to_the_formula_of_the_mean() -> None:
     assert drawn == pytest.approx(error("mean", items), rel=0.05)
 
 
+def test_the_error_bar_of_a_nanmean_leaves_nan_out() -> None:
+    hits = [float(i % 2) for i in range(30)]
+    with_nan = error("nanmean", [*hits, *[NAN] * 10])
+    assert with_nan == pytest.approx(error("mean", hits), rel=0.25)
+    assert error("nanmean", [1.0, NAN]) is None
+
+
 def test_draws_do_not_depend_on_the_size_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     items = [-0.1 * i for i in range(37)]
     whole = error("perplexity", items, draws=2000)
