@@ -5,11 +5,40 @@ These are the public names; every module whose name starts with an underscore is
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+from typing import Any
+
 from pytest_llmeval._engine import LM
 from pytest_llmeval._engine import Generation
 from pytest_llmeval._engine import GenerationKwargs
 from pytest_llmeval._engine import Loglikelihood
 from pytest_llmeval._errors import LLMEvalError
+from pytest_llmeval._errors import LLMEvalWarning
+from pytest_llmeval._settings import Settings
 
 
-__all__ = ["LM", "Generation", "GenerationKwargs", "LLMEvalError", "Loglikelihood"]
+if TYPE_CHECKING:
+    from pytest_llmeval._engine.fake import FakeLM
+    from pytest_llmeval._evaluate import evaluate
+
+__all__ = [
+    "LM",
+    "FakeLM",
+    "Generation",
+    "GenerationKwargs",
+    "LLMEvalError",
+    "LLMEvalWarning",
+    "Loglikelihood",
+    "Settings",
+    "evaluate",
+]
+
+#: Public names whose rooms import yaml, jinja2 and numpy: loaded when asked for, for pytest imports this module always.
+_LATER = {"evaluate": "pytest_llmeval._evaluate", "FakeLM": "pytest_llmeval._engine.fake"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,7 +12,6 @@ import types
 import warnings
 from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,9 @@ import pytest
 
 from pytest_llmeval._errors import DataError
 from pytest_llmeval._errors import LLMEvalError
+from pytest_llmeval._errors import LLMEvalWarning
 from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._evaluate import OpenTask
-from pytest_llmeval._evaluate import refusal
 from pytest_llmeval._items import DocItem
 from pytest_llmeval._items import GateItem
 from pytest_llmeval._items import doc_of
@@ -44,10 +43,6 @@ from pytest_llmeval._taskfile import looks_like_task
 BROKEN = pytest.StashKey[int]()
 
 
-class LLMEvalWarning(UserWarning):
-    """Something about a task file that works, but hardly as meant. An error under ``--llmeval-strict``."""
-
-
 class TaskModule(pytest.Module):
     """One task or group file."""
 
@@ -61,7 +56,7 @@ class TaskModule(pytest.Module):
         try:
             self.found = self.llmeval_session.registry.load(self.path)
             functions = self._functions()
-        except LLMEvalError as error:
+        except (LLMEvalError, LLMEvalWarning) as error:  # a warning is raised where the user's filters say so
             self.config.stash[BROKEN] = self.config.stash.get(BROKEN, 0) + 1
             raise self.CollectError(str(error)) from None
         self.add_names()
@@ -115,12 +110,13 @@ class TaskModule(pytest.Module):
             prefix = "" if task is self.found else f"{task.name}-"
             if prefix:
                 self.gates += [GateItem(prefix + gate.id, task, gate) for gate in session.gates_of(task)]
-            if reason := refusal(task, session.settings):
+            if reason := session.refusal(task):
                 functions.append(_skipping("code", reason))
                 continue
             try:
                 opened = session.evaluation.open(task)
             except DataError as error:
+                session.lacking[task.name] = str(error)
                 functions.append(_data_function(session, str(error)))
                 continue
             self._report(self._findings(task, opened))
@@ -146,8 +142,9 @@ class TaskModule(pytest.Module):
 
     def _placed(self, function: Callable[..., None]) -> Callable[..., None]:
         """The function as if written in the task file: pytest then shows that place in reports and annotations."""
-        code = function.__code__.replace(co_filename=str(self.path), co_firstlineno=1)
-        function.__code__ = code
+        lines = {"gate": [line for _, line in self.found.gates], "doc": [self.found.line_of("doc_to_text")]}
+        line = next(iter(lines.get(function.__name__, [])), 1)
+        function.__code__ = function.__code__.replace(co_filename=str(self.path), co_firstlineno=line)
         function.__module__ = self.synthetic.__name__
         # Whatever the user's python_functions is, these are tests.
         function.__test__ = True  # type: ignore[attr-defined]
@@ -162,11 +159,11 @@ def _doc_function() -> Callable[..., None]:
 
 
 def _gate_function() -> Callable[..., None]:
-    @pytest.mark.llmeval_gate
     def gate(llmeval_gate: GateItem, llmeval_model: Any, request: pytest.FixtureRequest) -> None:
         run_gate(request.node, llmeval_gate.owner, llmeval_gate.gate, llmeval_model)
 
-    return gate
+    marked: Callable[..., None] = pytest.mark.llmeval_gate(gate)
+    return marked
 
 
 def _score_function() -> Callable[..., None]:
@@ -249,7 +246,13 @@ def _is_group_item(item: pytest.Item) -> bool:
 
 
 def usage_problem(session: Session, items: Iterable[pytest.Item]) -> str | None:
-    """Why the selected items cannot have their model, as far as that is known without loading one."""
+    """What keeps the selected items from being run as asked, as far as that is known without loading a model."""
+    if session.problem:
+        return session.problem
+    if idle := session.idle_rule():
+        return f"{idle.gate.place.origin}: {idle.gate.place.text!r}: selects nothing that was collected"
+    if session.config.option.collectonly or session.looks_only:
+        return None
     if any("llmeval_model_name" in getattr(item, "fixturenames", ()) for item in items) and not session.choices:
         return NO_MODEL
     return None

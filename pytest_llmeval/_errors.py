@@ -28,6 +28,10 @@ class LLMEvalError(Exception):
     """
 
 
+class LLMEvalWarning(UserWarning):
+    """Something about a task file that works, but hardly as meant. An error under ``--llmeval-strict``."""
+
+
 class TaskFileError(LLMEvalError):
     """A task file is wrong; the message starts with ``file:line:column: key:`` as far as these are known."""
 

@@ -9,8 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from contextlib import contextmanager
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +29,14 @@ from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._errors import SandboxError
 from pytest_llmeval._fewshot import Shots
+from pytest_llmeval._fewshot import num_fewshot
 from pytest_llmeval._instances import ChatTemplate
 from pytest_llmeval._instances import Instance
 from pytest_llmeval._instances import RenderedDoc
 from pytest_llmeval._instances import instances_for
 from pytest_llmeval._instances import render_doc
+from pytest_llmeval._metrics import CodeRunner
+from pytest_llmeval._plain import plain_or_text
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Ledger
@@ -61,10 +68,6 @@ class OpenTask:
         self.asked: Sequence[int] = select(len(self.docs), settings)
         self._shots = Shots(task, self.docs, settings)
 
-    @property
-    def num_fewshot(self) -> int:
-        return _num_fewshot(self.task, self.settings)
-
     def render(self, index: int) -> RenderedDoc:
         return render_doc(self.task, index, self.docs[index])
 
@@ -84,6 +87,8 @@ class Evaluation:
         self._source = DataSource()
         self._open: dict[str, OpenTask] = {}
         self._wave = FIRST_WAVE
+        #: Why the sandbox does not work here; empty if it does, None before it was tried (that takes a moment).
+        self._no_sandbox: str | None = None
         self._summaries: dict[tuple[str, str], tuple[int, Summary]] = {}
 
     def open(self, task: Task) -> OpenTask:
@@ -93,14 +98,32 @@ class Evaluation:
             self.sizes[task.name] = (len(opened.asked), len(opened.docs))
         return self._open[task.name]
 
+    def refusal(self, task: Task) -> str | None:
+        """Why the code that a model writes for this task is not run here; None if it is, or if there is none."""
+        if not task.unsafe_code:
+            return None
+        place = f"{task.path}: task {task.name!r}"
+        if not self.settings.allow_code:
+            return (
+                f"{place} runs code that the model writes; allow it with --llmeval-allow-code (it then runs sandboxed)"
+            )
+        if not any(metric.name in CODE_METRICS for metric in task.metrics):
+            return (
+                f"{place} runs code that the model writes in functions of its own, which no sandbox holds; score it "
+                f"with one of the metrics {', '.join(sorted(CODE_METRICS))}"
+            )
+        if self._no_sandbox is None:
+            self._no_sandbox = _sandbox.available() or ""
+        return f"{place} needs a sandbox: {self._no_sandbox}" if self._no_sandbox else None
+
     def path_of(self, task: str) -> Path:
         """The file in which an open task is written."""
         return self._open[task].task.path
 
-    def score(
-        self, lm: LM, variant: str, task: Task, indices: Iterable[int], progress: Progress | None = None
-    ) -> None:
+    def score(self, lm: LM, variant: str, task: Task, indices: Iterable[int], progress: Progress | None = None) -> None:
         """Have those of the docs answered that are not in the ledger yet."""
+        if reason := self.refusal(task):
+            raise SandboxError(reason)
         opened, known = self.open(task), self.ledger.of(variant, task.name)
         missing = [index for index in indices if index not in known]
         done = 0
@@ -147,7 +170,7 @@ class Evaluation:
                 task,
                 [results[index] for index in sorted(results)],
                 n_total=self.sizes.get(task.name, (0, len(results)))[1],
-                num_fewshot=_num_fewshot(task, self.settings),
+                num_fewshot=num_fewshot(task, self.settings),
                 bootstrap_iters=self.settings.bootstrap_iters,
             )
             self._summaries[variant, task.name] = cached = (len(results), summary)
@@ -161,8 +184,6 @@ class Evaluation:
 
 def answer(opened: OpenTask, lm: LM, indices: Sequence[int]) -> list[DocResult]:
     """Docs to results through one model: render, ask, score. A doc that cannot be had is an error of its own."""
-    if reason := refusal(opened.task, opened.settings):
-        raise SandboxError(reason)
     chat = _chat_of(lm) if opened.settings.chat_template else None
     results: dict[int, DocResult] = {}
     asked: dict[int, tuple[RenderedDoc, tuple[Instance, ...]]] = {}
@@ -174,28 +195,32 @@ def answer(opened: OpenTask, lm: LM, indices: Sequence[int]) -> list[DocResult]:
             asked[index] = (doc, opened.instances(doc, chat))
         except LLMEvalError as error:
             results[index] = DocResult(index, {}, error=str(error))
-    for index, (responses, error) in _ask(lm, {i: instances for i, (_, instances) in asked.items()}).items():
-        doc, instances = asked[index]
-        if error is not None:
-            results[index] = DocResult(index, {}, error=error)
-        else:
-            results[index] = _score(opened, doc, instances, responses)
+    responses = _ask(lm, {index: instances for index, (_, instances) in asked.items()})
+    with _sandbox.Worker() if opened.task.unsafe_code else nullcontext() as worker:
+        for index, (given, refused) in responses.items():
+            if refused is not None:
+                results[index] = DocResult(index, {}, error=refused)
+            else:
+                results[index] = _score(opened, *asked[index], given, worker.run if worker else None)
     return [results[index] for index in indices]
 
 
 def _score(
-    opened: OpenTask, doc: RenderedDoc, instances: Sequence[Instance], responses: Sequence[Any]
+    opened: OpenTask,
+    doc: RenderedDoc,
+    instances: Sequence[Instance],
+    responses: Sequence[Any],
+    code_runner: CodeRunner | None,
 ) -> DocResult:
     grouped: dict[int, list[Any]] = {}
     for instance, response in zip(instances, responses, strict=True):
         grouped.setdefault(instance.index, []).append(response)
-    runner = _sandbox.run_code if opened.task.unsafe_code else None
-    result = score_doc(opened.task, doc.index, doc, list(grouped.values()), code_runner=runner)
-    if opened.settings.keep_samples and result.sample is not None:
-        first = [instance for instance in instances if instance.repeat == 0]
-        sample = {**result.sample, "arguments": [_plain_arguments(instance) for instance in first]}
-        result = DocResult.from_list([*result.to_list()[:6], sample, result.error])
-    return result
+    keep = opened.settings.keep_samples
+    result = score_doc(opened.task, doc.index, doc, list(grouped.values()), code_runner=code_runner, keep_sample=keep)
+    if result.sample is None:
+        return result
+    arguments = [_arguments(opened, instance) for instance in instances if instance.repeat == 0]
+    return replace(result, sample={**result.sample, "doc": plain_or_text(dict(doc.data)), "arguments": arguments})
 
 
 def _ask(lm: LM, asked: Mapping[int, Sequence[Instance]]) -> dict[int, tuple[list[Any], str | None]]:
@@ -234,25 +259,17 @@ def _call(lm: LM, instances: Sequence[Instance]) -> list[Any]:
     return responses
 
 
-class _watched:
-    """Lets a model that reports its own progress do so in docs: (docs before + share of this wave, all docs)."""
-
-    def __init__(self, lm: LM, progress: Progress | None, done: int, size: int, total: int) -> None:
-        self._lm: Any = lm
-        self._on = progress is not None and hasattr(lm, "on_progress")
-        self._report = lambda part, whole: progress and progress(done + size * part // max(whole, 1), total)
-
-    def __enter__(self) -> None:
-        if self._on:
-            self._lm.on_progress = self._report
-
-    def __exit__(self, *exc: object) -> None:
-        if self._on:
-            self._lm.on_progress = None
-
-
-def _num_fewshot(task: Task, settings: Settings) -> int:
-    return (task.num_fewshot or 0) if settings.num_fewshot is None else settings.num_fewshot
+@contextmanager
+def _watched(lm: Any, progress: Progress | None, done: int, size: int, total: int) -> Iterator[None]:
+    """Lets a model that reports its own progress do so in docs: docs before, plus its share of this wave."""
+    if progress is None or not hasattr(lm, "on_progress"):
+        yield
+        return
+    lm.on_progress = lambda part, whole: progress(done + size * part // max(whole, 1), total)
+    try:
+        yield
+    finally:
+        lm.on_progress = None
 
 
 def _chat_of(lm: LM) -> ChatTemplate:
@@ -266,30 +283,11 @@ def _chat_of(lm: LM) -> ChatTemplate:
     return chat
 
 
-def refusal(task: Task, settings: Settings) -> str | None:
-    """Why the code that a model writes for this task is not run here; None if it is, or if there is none."""
-    if not task.unsafe_code:
-        return None
-    if not settings.allow_code:
-        return (
-            f"{task.path}: task {task.name!r} runs code that the model writes; allow it with "
-            "--llmeval-allow-code (it then runs sandboxed)"
-        )
-    if not any(metric.name in CODE_METRICS for metric in task.metrics):
-        return (
-            f"{task.path}: task {task.name!r} runs code that the model writes in functions of its own, which no "
-            f"sandbox holds; score it with one of the metrics {', '.join(sorted(CODE_METRICS))}"
-        )
-    reason = _sandbox.available()
-    return None if reason is None else f"{task.path}: task {task.name!r} needs a sandbox: {reason}"
-
-
-def _plain_arguments(instance: Instance) -> list[Any]:
+def _arguments(opened: OpenTask, instance: Instance) -> list[Any]:
+    """What a sample file says was sent: generation settings as the task and the user wrote them."""
     if instance.kind != "generate_until":
         return list(instance.arguments)
-    context, kwargs = instance.arguments
-    settings = {"until": list(kwargs.until), "max_gen_toks": kwargs.max_gen_toks, "do_sample": kwargs.do_sample}
-    return [context, {**settings, "temperature": kwargs.temperature, **dict(kwargs.extra)}]
+    return [instance.arguments[0], {**opened.task.generation_kwargs, **opened.settings.gen_kwargs}]
 
 
 def evaluate(paths: Iterable[str | Path], lm: LM, settings: Settings | None = None) -> dict[str, Summary]:

@@ -9,10 +9,8 @@ import pytest
 from pytest_llmeval import _collect
 from pytest_llmeval import _inspect
 from pytest_llmeval import _xdist
-from pytest_llmeval._errors import SettingError
+from pytest_llmeval._closing import close
 from pytest_llmeval._options import ModelChoice
-from pytest_llmeval._options import value_of
-from pytest_llmeval._report import report_session
 from pytest_llmeval._run import OUTCOME
 from pytest_llmeval._run import RECORD
 from pytest_llmeval._run import SESSION
@@ -52,13 +50,15 @@ class Running:
             module.add_names()
         _collect.order(items)
 
+    @pytest.hookimpl(tryfirst=True)  # before a worker of xdist says that it is ready
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self.session.select(session.items)
         _collect.tolerate_broken_files(session)
-        if problem := _collect.usage_problem(self.session, session.items):
-            raise pytest.UsageError(problem)
+        problem = _collect.usage_problem(self.session, session.items)
         if is_worker(session.config):
-            _xdist.publish_collection(self.session, session.items)
+            _xdist.publish_collection(self.session, session.items, problem)
+        elif problem:
+            raise pytest.UsageError(problem)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
@@ -88,10 +88,10 @@ class Running:
         outcome = getattr(report, "llmeval_outcome", None)
         if outcome == "error":
             return "error", "E", "ERROR"
-        return STATUS.get(outcome) if outcome and report.passed else None  # type: ignore[return-value]
+        return STATUS.get(outcome) if outcome and report.passed else None
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        report_session(self.session, terminalreporter)
+        close(self.session, terminalreporter)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if is_worker(session.config):

@@ -78,7 +78,7 @@ OPTIONS = (
 )
 
 #: Settings that make no sense for a single run, hence only as ini keys: (name, help, type, default).
-INI_ONLY = (
+INI_ONLY: tuple[tuple[str, str, str, Any], ...] = (
     ("llmeval_files", "globs of task files that a bare pytest collects", "args", ["benchmarks/**"]),
     ("llmeval_gates", "gates for tasks that carry none, one a line: 'mmlu.acc >= 0.25'", "linelist", []),
     ("llmeval_missing_data", "what a task without its data does: fail or skip", "string", "fail"),

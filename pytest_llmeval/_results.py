@@ -123,6 +123,6 @@ class Ledger:
         """The results of one task so far, by doc index."""
         return self._results.get((variant, task), {})
 
-    def keys(self) -> list[tuple[str, str]]:
+    def scored(self) -> list[tuple[str, str]]:
         """(variant, task) in the order in which their first results came."""
         return list(self._results)

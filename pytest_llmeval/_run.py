@@ -10,6 +10,8 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +61,22 @@ class Session:
         self.config = config
         self.settings = settings
         self.choices = choices
-        self.registry = Registry(_search_folders(config))
+        self.registry = Registry(_search_folders(config), root=config.rootpath)
         self.evaluation = Evaluation(settings, self.registry)
         self.lint_only: bool = bool(value_of(config, "lint"))
         self.wrong: str = value_of(config, "wrong") or "pass"
         self.missing_data: str = _one_of(config, "llmeval_missing_data", ("fail", "skip"))
         self.inconclusive: str = _one_of(config, "llmeval_inconclusive", ("pass", "fail"))
-        self.rules = _read_rules(config)
+        #: Why the session cannot run as asked: told when all is collected, which is when pytest takes usage errors.
+        self.problem: str | None = None
+        self.rules: list[Rule] = []
+        try:
+            self.rules = _read_rules(config)
+        except SettingError as error:
+            self.problem = str(error)
+        self.looks_only: bool = bool(value_of(config, "list") or value_of(config, "show"))
+        #: Task name -> why its data cannot be had.
+        self.lacking: dict[str, str] = {}
         self.progress = ProgressLine(config)
         #: (variant, task) -> the docs that will run, in item order, each with its place in that order.
         self.selected: dict[tuple[str, str], dict[int, int]] = {}
@@ -75,10 +86,34 @@ class Session:
         self.verdicts: dict[tuple[str, str], Verdict] = {}
         #: Task or group name -> value, of everything that was collected here or in a worker.
         self.collected: dict[str, Task | Group] = {}
+        #: (variant, node id) of the gates that were to run, here or in a worker.
+        self.selected_gates: list[tuple[str, str]] = []
+        self.started = datetime.now()
+        #: Whether a result file could not be written: the run then fails.
+        self.unwritten = False
+        self._matched: set[Rule] = set()
 
     def gates_of(self, owner: Task | Group) -> tuple[Gate, ...]:
         """The gates of a task or group: its own, then those of the configuration that name it."""
+        self._matched.update(rule for rule in self.rules if rule.selects(owner))
         return gates_for(owner, self.rules, self.leaves(owner))
+
+    def idle_rule(self) -> Rule | None:
+        """A gate of the command line that selects nothing. Those of the ini file may be for other files."""
+        return next((r for r in self.rules if r.gate.place.origin.startswith("--") and r not in self._matched), None)
+
+    def refusal(self, task: Task) -> str | None:
+        """Why the task's generated code is not run; remembered, so that its gates say the same."""
+        reason = self.evaluation.refusal(task)
+        if reason is not None:
+            self.lacking[task.name] = reason
+        return reason
+
+    def missing(self, owner: Task | Group, variant: str) -> str | None:
+        """What keeps a verdict from being complete, in words; None if nothing does."""
+        leaves = self.leaves(owner)
+        lacking = [self.lacking[task.name] for task in leaves if task.name in self.lacking]
+        return "; ".join(lacking) or self.evaluation.missing(variant, leaves)
 
     def values_in(self, path: Path) -> tuple[Task | Group, ...]:
         """What a file holds: its task or group, and the tasks written inline in a group. Raises LLMEvalError."""
@@ -91,7 +126,10 @@ class Session:
     def select(self, items: Iterable[pytest.Item]) -> None:
         """Note which docs will run: called when nothing will be deselected any more."""
         self.selected.clear()
+        self.selected_gates = []
         for item in items:
+            if gate_of(item):
+                self.selected_gates.append((variant_of(item), item.nodeid))
             if found := doc_of(item):
                 order = self.selected.setdefault((variant_of(item), found.opened.task.name), {})
                 order[found.index] = len(order)
@@ -116,7 +154,7 @@ class Session:
 
     def verdict(self, owner: Task | Group, variant: str, gate: Gate) -> Verdict:
         summary = self.summary(owner, variant)
-        return judge(gate, summary, missing=self.evaluation.missing(variant, self.leaves(owner)))
+        return judge(gate, summary, missing=self.missing(owner, variant))
 
     def result_of(self, name: str, variant: str, lm: LM) -> Summary:
         """The numbers of a task or group by name, over all docs that this run asks for. Raises LLMEvalError."""
@@ -124,6 +162,7 @@ class Session:
         if isinstance(owner, tuple):
             raise SettingError(f"llmeval_result({name!r}): is a tag of {len(owner)} tasks; name a task or a group")
         _name_model(self, variant, lm)
+        self.collected.update({value.name: value for value in (*self.leaves(owner), owner)})
         self.score_scope(owner, variant, lm, skip=_nothing)
         return self.summary(owner, variant)
 
@@ -216,7 +255,7 @@ def run_score(item: pytest.Item, owner: Group, lm: LM) -> None:
     """The one item of a group without gates: have its docs answered, so that the report shows the group."""
     session, variant = item.config.stash[SESSION], variant_of(item)
     _name_model(session, variant, lm)
-    if _complete(item, owner, lm) and (missing := session.evaluation.missing(variant, session.leaves(owner))):
+    if _complete(item, owner, lm) and (missing := session.missing(owner, variant)):
         pytest.fail(f"{owner.name}: {missing}", pytrace=False)
 
 
@@ -224,7 +263,7 @@ def _complete(item: pytest.Item, owner: Task | Group, lm: LM) -> bool:
     """Have what is missing in a scope answered; False on a worker, where the controller judges."""
     session, variant = item.config.stash[SESSION], variant_of(item)
     worker = is_worker(item.config)
-    with _plain_failure(skip=DataError if session.missing_data == "skip" else ()):
+    with _plain_failure(skip=session.missing_data == "skip"):
         session.score_scope(owner, variant, lm, skip=_left_to_others(session, item) if worker else _nothing)
     return not worker
 
@@ -239,9 +278,8 @@ def _left_to_others(session: Session, item: pytest.Item) -> Callable[[Task, int]
     owners = scope_owners(session, item.session.items)
 
     def skip(task: Task, index: int) -> bool:
-        return (
-            owners.get((variant, task.name), item.nodeid) != item.nodeid
-            or index in session.selected.get((variant, task.name), ())
+        return owners.get((variant, task.name), item.nodeid) != item.nodeid or index in session.selected.get(
+            (variant, task.name), ()
         )
 
     return skip
@@ -279,20 +317,19 @@ def _name_model(session: Session, variant: str, lm: LM) -> None:
         session.model_names[variant] = variant or str(getattr(lm, "name", "") or type(lm).__name__)
 
 
-class _plain_failure:
-    """Errors of a user's making fail the item with their message alone, or skip it if of a kind to skip."""
-
-    def __init__(self, skip: Any = ()) -> None:
-        self._skip = skip
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if self._skip and isinstance(error, self._skip):
-            pytest.skip(str(error))
-        if isinstance(error, LLMEvalError):
-            pytest.fail(str(error), pytrace=False)
+@contextmanager
+def _plain_failure(*, skip: bool = False) -> Iterator[None]:
+    """Errors of a user's making fail the item with their message alone; with `skip`, missing data skips it."""
+    try:
+        yield
+    except LLMEvalError as error:
+        message, skipped = str(error), skip and isinstance(error, DataError)
+    else:
+        return
+    # Raised out here, so that the failure does not drag the error along as its cause.
+    if skipped:
+        pytest.skip(message)
+    pytest.fail(message, pytrace=False)
 
 
 def _one_of(config: pytest.Config, name: str, allowed: tuple[str, ...]) -> str:

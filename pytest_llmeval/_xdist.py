@@ -11,8 +11,10 @@ import contextlib
 import re
 from collections.abc import Generator
 from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from typing import Literal
 
 import pytest
 from _pytest.runner import runtestprotocol  # log=False is the only way to run an item without reporting it
@@ -29,12 +31,22 @@ from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 
 
+PHASES: tuple[Literal["setup", "call", "teardown"], ...] = ("setup", "call", "teardown")
+
 #: The key under which everything of ours travels in `config.workeroutput`.
 OUTPUT = "llmeval"
 
 
-def publish_collection(session: Session, items: Iterable[pytest.Item]) -> None:
-    """On a worker: tell the controller which gates are selected, and where their tasks are written."""
+def publish_collection(session: Session, items: Iterable[pytest.Item], problem: str | None) -> None:
+    """On a worker: tell the controller which gates are selected, and where their tasks are written.
+
+    A usage error cannot be raised here (xdist takes it for a crash). It travels as the report of a failed
+    collection, the one message that the controller gets before it hands out work.
+    """
+    if problem:
+        report = pytest.CollectReport("", "failed", problem, [])
+        report.llmeval_usage_error = problem  # type: ignore[attr-defined]
+        session.config.hook.pytest_collectreport(report=report)
     gates = []
     for item in items:
         owner = owner_of(item)
@@ -45,20 +57,21 @@ def publish_collection(session: Session, items: Iterable[pytest.Item]) -> None:
     session.config.workeroutput[OUTPUT] = {  # type: ignore[attr-defined]
         "gates": gates,
         "owners": {name: str(owner.path) for name, owner in session.collected.items()},
+        "lacking": session.lacking,
     }
 
 
 def publish_results(session: Session) -> None:
     """On a worker: the results that no doc item reports, and what every worker knows of tasks and models."""
     evaluation, records = session.evaluation, []
-    for variant, task in evaluation.ledger.keys():
+    for variant, task in evaluation.ledger.scored():
         reported = session.selected.get((variant, task), ())
         results = evaluation.ledger.of(variant, task)
         records += [[variant, task, r.to_list()] for index, r in results.items() if index not in reported]
     session.config.workeroutput.setdefault(OUTPUT, {}).update(  # type: ignore[attr-defined]
         records=records,
         sizes={task: list(sizes) for task, sizes in evaluation.sizes.items()},
-        paths={task: str(evaluation.path_of(task)) for _, task in evaluation.ledger.keys()},
+        paths={task: str(evaluation.path_of(task)) for _, task in evaluation.ledger.scored()},
         models=session.model_names,
     )
 
@@ -76,6 +89,11 @@ class Controller:
         self.gates: dict[str, list[Any]] = {}
         self.paths: dict[str, str] = {}
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if problem := getattr(report, "llmeval_usage_error", None):
+            raise pytest.UsageError(problem)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._add([record] if (record := getattr(report, "llmeval", None)) else [])
 
@@ -90,6 +108,8 @@ class Controller:
         sizes = {task: tuple(pair) for task, pair in output.get("sizes", {}).items()}
         self.session.evaluation.sizes.update(sizes)
         self.session.model_names.update(output.get("models", {}))
+        self.session.lacking.update(output.get("lacking", {}))
+        self.session.selected_gates = [(gate[4], gate[0]) for gate in self.gates.values() if gate[3] is not None]
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
@@ -123,36 +143,49 @@ class Controller:
             with contextlib.suppress(LLMEvalError):
                 self.session.collected.update({value.name: value for value in self.session.values_in(Path(path))})
 
-    def _judge(self, nodeid: str, owner: str, gate_id: str | None, variant: str) -> tuple[str, str | None, dict[str, Any]]:
+    def _judge(
+        self, nodeid: str, owner: str, gate_id: str | None, variant: str
+    ) -> tuple[str, str | None, Mapping[str, Any]]:
         """(outcome for the report, failure text, numbers)."""
         value = self.session.collected[owner]
+        if self.session.missing_data == "skip" and (reason := self._lacking(value)):
+            return "skipped", reason, {}
         if gate_id is None:
-            missing = self.session.evaluation.missing(variant, self.session.leaves(value))
+            missing = self.session.missing(value, variant)
             return ("failed" if missing else "passed"), missing and f"{owner}: {missing}", {}
         verdict = self.session.verdict(value, variant, _gate(self.session, value, gate_id))
         self.session.verdicts[variant, nodeid] = verdict
         failed = self.session.failed(verdict)
         return ("failed" if failed else verdict.outcome), verdict.sentence if failed else None, verdict.numbers
 
+    def _lacking(self, owner: Task | Group) -> str | None:
+        names = [task.name for task in self.session.leaves(owner) if task.name in self.session.lacking]
+        return self.session.lacking[names[0]] if names else None
+
     def _report(
-        self, nodeid: str, location: tuple[Any, ...], outcome: str, text: str | None, numbers: dict[str, Any]
+        self, nodeid: str, location: tuple[Any, ...], outcome: str, text: str | None, numbers: Mapping[str, Any]
     ) -> None:
         hook = self.session.config.hook
         hook.pytest_runtest_logstart(nodeid=nodeid, location=location)
-        for when in ("setup", "call", "teardown"):
+        for when in PHASES:
             report = pytest.TestReport(
                 nodeid,
                 location,
                 {},
-                "failed" if when == "call" and text else "passed",
-                text if when == "call" else None,
-                when,  # type: ignore[arg-type]
+                ("skipped" if outcome == "skipped" else "failed") if when == "call" and text else "passed",
+                _longrepr(outcome, text, location) if when == "call" else None,
+                when,
                 user_properties=list(numbers.items()),
             )
             if when == "call":
                 report.llmeval_outcome = outcome  # type: ignore[attr-defined]
             hook.pytest_runtest_logreport(report=report)
         hook.pytest_runtest_logfinish(nodeid=nodeid, location=location)
+
+
+def _longrepr(outcome: str, text: str | None, location: tuple[Any, ...]) -> Any:
+    """What pytest wants to know of a failure, and of a skip."""
+    return (str(location[0]), location[1], f"Skipped: {text}") if outcome == "skipped" else text
 
 
 def _gate(session: Session, owner: Task | Group, gate_id: str) -> Gate:

@@ -115,7 +115,7 @@ def test_the_plugin_alone_loads_nothing_heavy() -> None:
 
 
 def test_public_names() -> None:
-    assert pytest_llmeval.__all__ == sorted(pytest_llmeval.__all__)
+    assert sorted(pytest_llmeval.__all__) == sorted(set(pytest_llmeval.__all__))
     for name in pytest_llmeval.__all__:
         assert getattr(pytest_llmeval, name).__doc__, name
 

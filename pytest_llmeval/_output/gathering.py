@@ -31,7 +31,7 @@ def runs_of(
     """
     commit = git_hash(session.config.rootpath)
     runs = []
-    scored = session.evaluation.ledger.keys()
+    scored = session.evaluation.ledger.scored()
     for variant in dict.fromkeys(variant for variant, _ in scored):
         spec, name = specs.get(variant, ""), session.model_names.get(variant, variant)
         runs.append(

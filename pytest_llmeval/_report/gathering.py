@@ -21,7 +21,7 @@ def gather(session: Session, selected: Iterable[tuple[str, str]] = ()) -> list[V
     """
     gates = {key: GateLine(key[1], None) for key in selected}
     gates |= {key: GateLine(key[1], verdict) for key, verdict in session.verdicts.items()}
-    variants = dict.fromkeys(variant for variant, _ in (*session.evaluation.ledger.keys(), *gates))
+    variants = dict.fromkeys(variant for variant, _ in (*session.evaluation.ledger.scored(), *gates))
     return [
         _report(session, variant, [line for key, line in gates.items() if key[0] == variant]) for variant in variants
     ]
@@ -30,7 +30,7 @@ def gather(session: Session, selected: Iterable[tuple[str, str]] = ()) -> list[V
 def scored_tasks(session: Session, variant: str) -> list[Task]:
     """The tasks with results of a model: those collected, and those that a collected group rests on."""
     known = {task.name: task for owner in session.collected.values() for task in session.leaves(owner)}
-    scored = [name for own, name in session.evaluation.ledger.keys() if own == variant]  # noqa: SIM118 - no dict
+    scored = [name for own, name in session.evaluation.ledger.scored() if own == variant]
     return [known[name] for name in scored if name in known]
 
 

@@ -7,7 +7,14 @@ from collections.abc import Callable
 from collections.abc import Sequence
 from pathlib import Path
 
+import datasets  # noqa: F401 - see below
+import numpy as np  # noqa: F401
 import pytest
+
+# pytester forgets the modules that a run inside this process imported, and numpy cannot be imported twice: whatever
+# such runs need must be there before the first one.
+import pytest_llmeval._hooks
+import pytest_llmeval._xdist  # noqa: F401
 
 
 MODEL = """

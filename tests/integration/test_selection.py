@@ -24,13 +24,13 @@ def test_everything(pytester: pytest.Pytester, suite: Path, workers: list[str]) 
     ("selection", "summary", "code"),
     [
         (["-k", "gate and hard"], "*1 failed*", 1),
-        (["-k", "doc and even"], "*5 passed, 5 wrong*", 0),
-        (["-m", "stem and not humanities"], "*6 passed, 5 wrong*", 0),
+        (["-k", "doc and even"], "*5 passed*5 wrong*", 0),
+        (["-m", "stem and not humanities"], "*6 passed*5 wrong*", 0),
         (["-m", "llmeval_gate"], "*1 failed, 2 passed*", 1),
-        (["-m", "llmeval(task='even')"], "*6 passed, 5 wrong*", 0),
-        (["-m", "llmeval(group='humanities')"], "*1 failed, 3 passed, 3 wrong*", 1),
-        (["--deselect", "tasks/hard.yaml::doc[3]"], "*1 failed, 10 passed, 7 wrong*", 1),
-        (["--deselect", "tasks/hard.yaml::gate[acc]"], "*10 passed, 8 wrong*", 0),
+        (["-m", "llmeval(task='even')"], "*6 passed*5 wrong*", 0),
+        (["-m", "llmeval(group='humanities')"], "*1 failed, 3 passed*3 wrong*", 1),
+        (["--deselect", "tasks/hard.yaml::doc[3]"], "*1 failed, 10 passed*7 wrong*", 1),
+        (["--deselect", "tasks/hard.yaml::gate[acc]"], "*10 passed*8 wrong*", 0),
     ],
 )
 def test_selections(
@@ -69,7 +69,7 @@ def test_group_without_gates_has_one_score_item(pytester: pytest.Pytester, suite
     (suite / "all.yaml").write_text("group: all\ntask: [even, hard]\naggregate_metric_list: [{metric: acc}]\n")
     result = pytester.runpytest("tasks/all.yaml", "-v", *workers)
     result.stdout.fnmatch_lines(["*all.yaml::score*PASSED*"])
-    result.stdout.fnmatch_lines(["*|all*|acc*0.5000|*"])
+    result.stdout.fnmatch_lines(["|all *|acc *|  0.5|*"])
 
 
 def test_two_models_are_set_up_once_each(pytester: pytest.Pytester, suite: Path, workers: list[str]) -> None:
@@ -95,7 +95,7 @@ def llmeval_model(request):
 
 def test_stop_at_first_failure(pytester: pytest.Pytester, suite: Path) -> None:
     result = pytester.runpytest("tasks/hard.yaml", "tasks/even.yaml", "-x")
-    result.stdout.fnmatch_lines(["*1 failed, 3 passed, 3 wrong*"])
+    result.stdout.fnmatch_lines(["*1 failed, 3 passed*3 wrong*"])
     assert result.ret == 1
 
 
