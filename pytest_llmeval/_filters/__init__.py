@@ -17,10 +17,10 @@ from types import MappingProxyType
 from typing import Any
 from typing import TypeAlias
 
+from pytest_llmeval._filters.letters import LetterFinder
 from pytest_llmeval._functions import accepts
 from pytest_llmeval._functions import call
 from pytest_llmeval._functions import name_of
-from pytest_llmeval._letters import LetterFinder
 from pytest_llmeval._limits import TimeLimitError
 from pytest_llmeval._limits import limited
 from pytest_llmeval._named_options import check_options
