@@ -20,6 +20,7 @@ FLOOR_PLAN = [
     {"_errors"},
     {"_task"},
     {"_settings"},
+    {"_functions", "_limits", "_named_options", "_plain"},
     {"_template"},
     {"_engine"},
     {"_results"},
