@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -17,3 +18,22 @@ def tables() -> ModuleType:
     import tablemodels
 
     return tablemodels
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder with recorded results and a mirror of the data sets, where the environment names one."""
+    return _folder_of("LLMEVAL_SHARED", "recorded results and data sets")
+
+
+@pytest.fixture(scope="session")
+def smollm2_path() -> Path:
+    """SmolLM2-135M-Instruct, a folder or a GGUF file, where the environment names it."""
+    return _folder_of("LLMEVAL_SMOLLM2", "SmolLM2-135M-Instruct")
+
+
+def _folder_of(variable: str, what: str) -> Path:
+    path = Path(os.environ.get(variable, ""))
+    if not os.environ.get(variable) or not path.exists():
+        pytest.skip(f"{variable} names no path that holds {what}")
+    return path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from dataclasses import replace
 
 import torch
 
@@ -12,14 +13,12 @@ from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models.arguments import ModelArgs
 
 
-#: Rows, and tokens with padding, of a forward pass. A processor gains nothing from more than keeps it busy.
-ROWS = {"cpu": 64, "mps": 64}
-TOKENS = {"cpu": 2048, "mps": 4096}
-ACCELERATOR_ROWS = 256
-ACCELERATOR_TOKENS = 16384
-#: Positions whose logits are held at once: with 150,000 words in the vocabulary 4,096 take 2.5 GB in float32.
-SCORED = {"cpu": 2048, "mps": 2048}
-ACCELERATOR_SCORED = 4096
+CPU = Budget(tokens=2048, scored=2048, rows=64)
+MPS = Budget(tokens=4096, scored=2048, rows=64)
+#: 4,096 scored positions of 150,000 words are 2.5 GB of float32 logits.
+ACCELERATOR = Budget(tokens=16384, scored=4096, rows=256)
+#: A text is written token by token from what a cache holds, which takes less memory than reading it at once.
+WRITTEN_FOR_READ = 8
 
 _OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "Failed to allocate")
 
@@ -37,14 +36,16 @@ def choose_device(name: str | None) -> torch.device:
     return device
 
 
-def budget_for(device: torch.device, args: ModelArgs) -> Budget:
-    """What a forward pass may hold there, unless the user says."""
-    kind = device.type
-    return Budget(
-        tokens=args.max_batch_tokens or TOKENS.get(kind, ACCELERATOR_TOKENS),
-        scored=SCORED.get(kind, ACCELERATOR_SCORED),
-        rows=args.batch_size or ROWS.get(kind, ACCELERATOR_ROWS),
-    )
+def scoring_budget(device: torch.device, args: ModelArgs) -> Budget:
+    """What a batch may hold there, unless the user says. More than keeps a device busy gains nothing."""
+    usual = {"cpu": CPU, "mps": MPS}.get(device.type, ACCELERATOR)
+    return replace(usual, tokens=args.max_batch_tokens or usual.tokens, rows=args.batch_size or usual.rows)
+
+
+def writing_budget(device: torch.device, args: ModelArgs) -> Budget:
+    """The same for texts that are written: their prompts, and the tokens that they may come to hold."""
+    budget = scoring_budget(device, args)
+    return budget if args.max_batch_tokens else replace(budget, tokens=budget.tokens * WRITTEN_FOR_READ)
 
 
 def share_processors(device: torch.device) -> None:

@@ -121,7 +121,9 @@ class TextEncoder:
         return next((ids for ids in found if ids and self._spells(left + ids, whole)), found[0])
 
     def _spells(self, ids: TokenIds, whole: TokenIds) -> bool:
-        return self.decode(ids, special_tokens=True) == self.decode(whole, special_tokens=True)
+        """Whether ids are the same letters as `whole`, by the pieces themselves: decoding may tidy up blanks."""
+        found, expected = (self._tokenizer.convert_ids_to_tokens(list(part)) for part in (ids, whole))
+        return "".join(found) == "".join(expected)
 
     def _encode(self, texts: Iterable[str]) -> dict[str, TokenIds]:
         """Each distinct text with the special tokens in front that it should have, once."""

@@ -21,10 +21,11 @@ from pytest_llmeval._engine.requests import GenerationRequest
 from pytest_llmeval._engine.stops import cut_at_stops
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models.arguments import ModelArgs
-from pytest_llmeval._models.devices import budget_for
 from pytest_llmeval._models.devices import choose_device
 from pytest_llmeval._models.devices import free_memory
+from pytest_llmeval._models.devices import scoring_budget
 from pytest_llmeval._models.devices import share_processors
+from pytest_llmeval._models.devices import writing_budget
 from pytest_llmeval._models.encoding import TextEncoder
 from pytest_llmeval._models.fingerprint import fingerprint_of
 from pytest_llmeval._models.loading import Loader
@@ -82,7 +83,10 @@ class HuggingFaceLM:
     @cached_property
     def engine(self) -> Engine:
         model = self._load()
-        return PaddedEngine(model, budget_for(model.device, self._args), self._eos_ids)
+        device = model.device
+        return PaddedEngine(
+            model, scoring_budget(device, self._args), writing_budget(device, self._args), self._eos_ids
+        )
 
     def prepare(self) -> None:
         """Read the weights now. Raises ModelError if that fails."""

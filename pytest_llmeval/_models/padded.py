@@ -39,13 +39,15 @@ WAVE_BATCHES = 16
 class PaddedEngine:
     """An `Engine` on a causal model of transformers.
 
-    The model answers in evaluation mode and is left in the mode it was in. `budget` says what a batch may hold;
-    it shrinks when memory runs out. Raises ModelError when not even one sequence fits, or the model fails.
+    The model answers in evaluation mode and is left in the mode it was in. The budgets say what a batch may hold
+    that is scored, or written; they shrink when memory runs out. Raises ModelError when not even one sequence
+    fits, or the model fails.
     """
 
-    def __init__(self, model: Any, budget: Budget, eos_ids: Iterable[int]) -> None:
-        self.budget = budget
+    def __init__(self, model: Any, scored: Budget, written: Budget, eos_ids: Iterable[int]) -> None:
         self._model = model
+        self._scored = _Batches(scored)
+        self._written = _Batches(written)
         with _evaluating(model):
             self._scorer = PaddedScorer(model)
         self._generator = PaddedGenerator(model, eos_ids)
@@ -53,9 +55,9 @@ class PaddedEngine:
     def score(self, requests: Sequence[TokenRequest], on_progress: OnProgress) -> list[Loglikelihood]:
         answers: dict[int, Loglikelihood] = {}
         with _evaluating(self._model):
-            for wave in waves(requests, self.budget.tokens * WAVE_BATCHES):
+            for wave in waves(requests, self._scored.budget.tokens * WAVE_BATCHES):
                 rows = plan_rows([requests[place] for place in wave])
-                for _, answered in self._run(rows, self._scorer.run):
+                for _, answered in self._scored.run(rows, self._scorer.run):
                     for question, logprob, greedy in answered:
                         for place in question.requests:
                             truncated = requests[wave[place]].truncated
@@ -69,26 +71,33 @@ class PaddedEngine:
         answers: dict[int, Completion] = {}
         with _evaluating(self._model):
             for group in self._generator.groups(plan_prompts(requests)):
-                for batch, completions in self._run(group, lambda prompts: self._generator.run(prompts, is_stopped)):
+                for batch, completions in self._written.run(group, lambda part: self._generator.run(part, is_stopped)):
                     for prompt, completion in zip(batch, completions, strict=True):
                         answers |= dict.fromkeys(prompt.places, completion)
                     on_progress(len(answers), len(requests))
         return [answers[place] for place in range(len(requests))]
 
-    def _run(
-        self, rows: Sequence[SizedRow], run: Callable[[Sequence[SizedRow]], Answer]
+
+class _Batches:
+    """Runs rows batch by batch, within a budget that shrinks for good when memory runs out."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+
+    def run(
+        self, rows: Sequence[SizedRow], answer: Callable[[Sequence[SizedRow]], Answer]
     ) -> Iterator[tuple[list[SizedRow], Answer]]:
         """Each batch and its answer; a batch that does not fit into memory is tried again as smaller ones."""
         start = 0
         while start < len(rows):
             batch = next(pack(rows[start:], self.budget))
             try:
-                answer = run(batch)
+                answered = answer(batch)
             except (RuntimeError, MemoryError, IndexError, ValueError) as error:
                 self._shrink(batch, error)
                 continue
             start += len(batch)
-            yield batch, answer
+            yield batch, answered
 
     def _shrink(self, batch: Sequence[Sized], error: Exception) -> None:
         shape = f"{len(batch)} sequence{'s' * (len(batch) > 1)} of up to {max(row.length for row in batch)} tokens"
