@@ -31,6 +31,7 @@ class Models:
         args = value_of(config, "model-args")
         self._args = parse_pairs(args, origin_of(config, "model-args")) if args else {}
         self._schemes: dict[str, ModelFactory] = {}
+        self._served: dict[int, str] = {}
         config.hook.pytest_llmeval_register_models(register=self._schemes.__setitem__)
 
     def check(self) -> None:
@@ -51,8 +52,13 @@ class Models:
             getattr(lm, "prepare", _nothing)()
         except LLMEvalError as error:
             pytest.fail(f"model {choice.name!r}: {error}", pytrace=False)
+        self._served[id(lm)] = choice.name if len(self.choices) > 1 else ""
         yield lm
         getattr(lm, "close", _nothing)()
+
+    def variant_of(self, lm: LM) -> str:
+        """How node ids call a model that was served here; empty where there is no other."""
+        return self._served.get(id(lm), "")
 
 
 NO_MODEL = (

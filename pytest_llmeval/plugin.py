@@ -18,6 +18,7 @@ from pytest_llmeval import hookspecs
 from pytest_llmeval._engine import LM
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._options import add_options
+from pytest_llmeval._options import check_before_the_work
 from pytest_llmeval._options import read_models
 from pytest_llmeval._options import read_settings
 from pytest_llmeval._serve import Models
@@ -48,6 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[SETTINGS] = read_settings(config)
         config.stash[MODELS] = Models(config, read_models(config))
         config.stash[MODELS].check()
+        check_before_the_work(config, config.stash[SETTINGS])
         if config.getoption("dist", "no") != "no":  # true only in the controller of xdist
             from pytest_llmeval._xdist import Controller
 
@@ -89,12 +91,10 @@ def llmeval_model(request: pytest.FixtureRequest, llmeval_model_name: str | None
 
 
 @pytest.fixture(scope="session")
-def llmeval_result(
-    request: pytest.FixtureRequest, llmeval_model: LM, llmeval_model_name: str | None
-) -> Callable[[str], Summary]:
+def llmeval_result(request: pytest.FixtureRequest, llmeval_model: LM) -> Callable[[str], Summary]:
     """Evaluates a task or group by name: ``llmeval_result("mmlu_anatomy").metrics["acc"]``."""
-    session = _session(request.config)
-    return lambda name: session.result_of(name, llmeval_model_name or "", llmeval_model)
+    session, variant = _session(request.config), request.config.stash[MODELS].variant_of(llmeval_model)
+    return lambda name: session.result_of(name, variant, llmeval_model)
 
 
 def _session(config: pytest.Config) -> Session:

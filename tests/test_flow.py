@@ -44,6 +44,7 @@ FLOOR_PLAN = [
     {"_collect", "_xdist", "_inspect"},
     {"_report"},
     {"_output"},
+    {"_closing"},
     {"_hooks"},
     {"hookspecs"},
     {"plugin"},
@@ -51,6 +52,7 @@ FLOOR_PLAN = [
 #: Rooms that know pytest; everything else works from a plain Python prompt.
 KNOW_PYTEST = {"_options", "_items", "_progress", "_serve", "_run", "_collect", "_xdist", "_inspect", "_report"} | {
     "_output",
+    "_closing",
     "_hooks",
     "hookspecs",
     "plugin",

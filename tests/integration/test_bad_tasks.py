@@ -30,12 +30,20 @@ def break_task(suite: Path, old: str, new: str) -> None:
         ("{{q}}", "{{q", "*even.yaml:7*doc_to_text*"),
     ],
 )
-def test_unusable_files(
-    pytester: pytest.Pytester, suite: Path, workers: list[str], old: str, new: str, message: str
-) -> None:
+def test_unusable_files(pytester: pytest.Pytester, suite: Path, old: str, new: str, message: str) -> None:
     (suite / "all.yaml").unlink()
     break_task(suite, old, new)
-    result = pytester.runpytest("tasks", *workers)
+    check_that_others_run(pytester.runpytest("tasks"), message)
+
+
+def test_unusable_file_under_xdist(pytester: pytest.Pytester, suite: Path) -> None:
+    pytest.importorskip("xdist")
+    (suite / "all.yaml").unlink()
+    break_task(suite, "doc_to_text:", "doc_to_txt:")
+    check_that_others_run(pytester.runpytest("tasks", "-n2"), "*even.yaml:7: doc_to_txt: *doc_to_text*")
+
+
+def check_that_others_run(result: pytest.RunResult, message: str) -> None:
     result.stdout.fnmatch_lines([message])
     # hard ran all the same: its gate fails, its docs are there
     result.stdout.fnmatch_lines(["*1 failed, 3 passed, 1 error, 3 wrong*"])
@@ -57,7 +65,6 @@ def test_unusable_files(
 def test_missing_data_is_one_failing_item(
     pytester: pytest.Pytester,
     suite: Path,
-    workers: list[str],
     monkeypatch: pytest.MonkeyPatch,
     spoil: object,
     message: str,
@@ -67,7 +74,7 @@ def test_missing_data_is_one_failing_item(
     (suite / "all.yaml").unlink()
     assert callable(spoil)
     spoil(suite)
-    result = pytester.runpytest("tasks", *workers)
+    result = pytester.runpytest("tasks")
     result.stdout.fnmatch_lines(["*_ data _*", message])
     # the item data and the gate of even fail, and the gate of hard
     result.stdout.fnmatch_lines(["*3 failed, 3 passed, 3 wrong*"])

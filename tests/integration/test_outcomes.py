@@ -12,8 +12,8 @@ import pytest
 pytest_plugins = ["pytester"]
 
 
-def test_wrong_answers_do_not_fail_the_run(pytester: pytest.Pytester, suite: Path, workers: list[str]) -> None:
-    result = pytester.runpytest("tasks/even.yaml", "-k", "doc", *workers)
+def test_wrong_answers_do_not_fail_the_run(pytester: pytest.Pytester, suite: Path) -> None:
+    result = pytester.runpytest("tasks/even.yaml", "-k", "doc")
     result.stdout.fnmatch_lines(["*5 passed*5 wrong*"])
     assert result.ret == 0
 
@@ -22,9 +22,9 @@ def test_wrong_answers_do_not_fail_the_run(pytester: pytest.Pytester, suite: Pat
     ("how", "summary", "code"), [("xfail", "*5 passed*5 xfailed*", 0), ("fail", "*5 failed*5 passed*", 1)]
 )
 def test_wrong_answers_can_be_recorded_otherwise(
-    pytester: pytest.Pytester, suite: Path, workers: list[str], how: str, summary: str, code: int
+    pytester: pytest.Pytester, suite: Path, how: str, summary: str, code: int
 ) -> None:
-    result = pytester.runpytest("tasks/even.yaml", "-k", "doc", "--llmeval-wrong", how, *workers)
+    result = pytester.runpytest("tasks/even.yaml", "-k", "doc", "--llmeval-wrong", how)
     result.stdout.fnmatch_lines([summary])
     assert result.ret == code
 
@@ -72,10 +72,10 @@ def test_partial_data_is_said(pytester: pytest.Pytester, suite: Path, workers: l
     result.stdout.fnmatch_lines(["*hard: acc 0.5000 *on 4 of 6 docs*required >= 0.9*", "*1 failed, 2 passed, 2 wrong*"])
 
 
-def test_nan_fails_the_gate(pytester: pytest.Pytester, suite: Path, workers: list[str]) -> None:
+def test_nan_fails_the_gate(pytester: pytest.Pytester, suite: Path) -> None:
     conftest = (pytester.path / "conftest.py").read_text()
     pytester.makeconftest(conftest.replace("else -2.0", "else float('nan')"))
-    result = pytester.runpytest("tasks/even.yaml", *workers)
+    result = pytester.runpytest("tasks/even.yaml")
     result.stdout.fnmatch_lines(["*gate*", "*1 failed, 10 wrong*"])
     assert result.ret == 1
 

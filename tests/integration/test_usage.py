@@ -42,11 +42,21 @@ pytest_plugins = ["pytester"]
         (["--llmeval-fail-on=even.acc >= nan"], "--llmeval-fail-on: *expected a finite number, got 'nan'*"),
     ],
 )
-def test_options(pytester: pytest.Pytester, suite: Path, workers: list[str], option: list[str], message: str) -> None:
-    result = pytester.runpytest("tasks", *option, *workers)
+def test_options(pytester: pytest.Pytester, suite: Path, option: list[str], message: str) -> None:
+    result = pytester.runpytest("tasks", *option)
     assert result.ret == 4
     result.stderr.fnmatch_lines([f"ERROR: {message.replace('[', '[[]')}"])
     result.stdout.no_fnmatch_line("*Traceback*")
+
+
+@pytest.mark.parametrize(
+    "option", ["--llmeval-limit=0", "--llmeval-fail-on=acc", "--llmeval-gen-kwargs=max_gen_toks=x"]
+)
+def test_options_under_xdist(pytester: pytest.Pytester, suite: Path, option: str) -> None:
+    pytest.importorskip("xdist")
+    result = pytester.runpytest("tasks", option, "-n2")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"ERROR: {option.split('=')[0]}: *"])
 
 
 def test_no_model(pytester: pytest.Pytester, suite: Path) -> None:
