@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import warnings
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -41,6 +42,7 @@ LENGTH_NAMES = ("n_positions", "max_position_embeddings", "n_ctx")
 NO_LIMIT = 10**12
 #: The day of every chat template that prints one: the day which Llama 3's own template falls back to.
 TODAY = datetime.datetime(2024, 7, 26)
+_STRFTIME_NOW = re.compile(r"""strftime_now\(\s*(?P<quote>["'])(?P<format>.*?)(?P=quote)\s*\)""")
 #: Tokens that are looked at beyond the length of a stop string: some write nothing, or part of a letter.
 SPARE_TOKENS = 4
 
@@ -122,29 +124,32 @@ class HuggingFaceLM:
         """
         if not self._tokenizer.chat_template:
             raise ModelError(f"model {self.name!r} has no chat template: run it without --llmeval-chat-template")
+        others = [message for message in messages if message["role"] != "system"]
         try:
             return self._render(messages, add_generation_prompt)
-        except jinja2.TemplateError as error:
-            others = [message for message in messages if message["role"] != "system"]
-            if len(others) == len(messages):
-                raise ModelError(f"the chat template of model {self.name!r} fails: {error}") from error
-            warnings.warn(
-                f"the chat template of model {self.name!r} takes no system message ({error}): it is left out",
-                stacklevel=2,
-            )
-        except ValueError as error:
-            raise ModelError(f"the chat template of model {self.name!r} fails: {error}") from error
-        return self.apply_chat_template(others, add_generation_prompt)
+        except (jinja2.TemplateError, ValueError) as error:
+            refusal = error
+        try:
+            if others == list(messages):
+                raise refusal
+            prompt = self._render(others, add_generation_prompt)
+        except (jinja2.TemplateError, ValueError):
+            raise ModelError(f"the chat template of model {self.name!r} fails: {refusal}") from refusal
+        warnings.warn(
+            f"the chat template of model {self.name!r} takes no system message ({refusal}): it is left out",
+            stacklevel=2,
+        )
+        return prompt
 
     def _render(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool) -> str:
         return str(
             self._tokenizer.apply_chat_template(
                 [dict(message) for message in messages],
+                chat_template=_on_that_day(self._tokenizer.get_chat_template()),
                 tokenize=False,
                 add_generation_prompt=add_generation_prompt,
                 continue_final_message=not add_generation_prompt,
                 date_string=TODAY.strftime("%d %b %Y"),
-                strftime_now=TODAY.strftime,
             )
         )
 
@@ -184,6 +189,11 @@ def open_model(source: Source, args: ModelArgs) -> HuggingFaceLM:
         name=source.name,
         identify=lambda: fingerprint_of(source, args, config),
     )
+
+
+def _on_that_day(template: str) -> str:
+    """A chat template that asks for today's date, with `TODAY` in its place."""
+    return _STRFTIME_NOW.sub(lambda found: repr(TODAY.strftime(found["format"])), template)
 
 
 def window_of(config: Any, tokenizer: Any) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import re
 import warnings
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -32,12 +33,16 @@ Loaded = TypeVar("Loaded")
 DTYPE_KEYWORD = "dtype" if tuple(map(int, transformers.__version__.split(".")[:2])) >= (4, 56) else "torch_dtype"
 
 #: What transformers says at loading that no score depends on.
-ADVISORY = (
-    "`torch_dtype` is deprecated",
-    "Flash Attention 2 only supports",
-    "You are attempting to use Flash Attention 2",
-    "Using bos_token, but it is not set yet",
-    "Special tokens have been added in the vocabulary",
+ADVISORY = re.compile(
+    "`torch_dtype` is deprecated"
+    "|You are attempting to use Flash Attention 2"
+    "|Using (bos|eos|pad)_token, but it is not set yet"
+    "|Special tokens have been added in the vocabulary"
+    "|is falling back to its reference PyTorch implementation"
+    "|The fast path is not available"
+    # Missing and unused weights, which are judged here.
+    "|LOAD REPORT"
+    "|Some weights of "
 )
 
 
@@ -77,6 +82,13 @@ class Loader:
                 f"model {self.source.place!r} lacks {len(missing)} of its weights, which would be random: "
                 f"{', '.join(missing[:5])}"
             )
+        unused = sorted(info["unexpected_keys"])
+        if unused:
+            warnings.warn(
+                f"model {self.source.place!r}: {type(model).__name__} has no use for {len(unused)} of the weights: "
+                f"{', '.join(unused[:5])}",
+                stacklevel=2,
+            )
         try:
             return model.to(device).eval()
         except (RuntimeError, ValueError) as error:
@@ -106,7 +118,7 @@ class Loader:
             reason = str(error).strip() or type(error).__name__
             raise ModelError(f"model {self.source.place!r}: {what} cannot be loaded: {reason}") from error
         for message in dict.fromkeys(messages):
-            if not message.startswith(ADVISORY):
+            if not ADVISORY.search(message):
                 warnings.warn(f"transformers on {self.source.place!r}: {message}", stacklevel=2)
         return loaded
 
