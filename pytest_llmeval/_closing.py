@@ -39,10 +39,10 @@ def _write_files(session: Session, reporter: pytest.TerminalReporter) -> None:
     folder = value_of(session.config, "output")
     if not folder:
         return
-    several = len(session.choices) > 1
+    several = len(session.models.choices) > 1
     runs = runs_of(
         session,
-        specs={choice.name if several else "": choice.spec for choice in session.choices},
+        specs={choice.name if several else "": choice.spec for choice in session.models.choices},
         model_args=value_of(session.config, "model-args") or "",
         started=session.started.timestamp(),
         seconds=(datetime.now() - session.started).total_seconds(),

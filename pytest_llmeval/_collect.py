@@ -20,6 +20,7 @@ import pytest
 from pytest_llmeval._errors import DataError
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._errors import LLMEvalWarning
+from pytest_llmeval._errors import SettingError
 from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._evaluate import OpenTask
 from pytest_llmeval._items import DocItem
@@ -33,7 +34,6 @@ from pytest_llmeval._run import inline_tasks
 from pytest_llmeval._run import run_doc
 from pytest_llmeval._run import run_gate
 from pytest_llmeval._run import run_score
-from pytest_llmeval._serve import NO_MODEL
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import looks_like_task
@@ -253,8 +253,12 @@ def usage_problem(session: Session, items: Iterable[pytest.Item]) -> str | None:
         return f"{idle.gate.place.origin}: {idle.gate.place.text!r}: selects nothing that was collected"
     if session.config.option.collectonly or session.looks_only:
         return None
-    if any("llmeval_model_name" in getattr(item, "fixturenames", ()) for item in items) and not session.choices:
-        return NO_MODEL
+    if not any("llmeval_model_name" in getattr(item, "fixturenames", ()) for item in items):
+        return None
+    try:
+        session.models.check()
+    except SettingError as error:
+        return str(error)
     return None
 
 

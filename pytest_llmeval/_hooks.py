@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
@@ -10,14 +11,18 @@ from pytest_llmeval import _collect
 from pytest_llmeval import _inspect
 from pytest_llmeval import _xdist
 from pytest_llmeval._closing import close
-from pytest_llmeval._options import ModelChoice
+from pytest_llmeval._instances import generation_kwargs
+from pytest_llmeval._options import value_of
+from pytest_llmeval._output import prepare_output
 from pytest_llmeval._run import OUTCOME
 from pytest_llmeval._run import RECORD
 from pytest_llmeval._run import SESSION
 from pytest_llmeval._run import Session
 from pytest_llmeval._run import is_worker
 from pytest_llmeval._run import owner_of
+from pytest_llmeval._serve import Models
 from pytest_llmeval._settings import Settings
+from pytest_llmeval._task import Task
 
 
 #: How an outcome of ours is counted and printed: (category, letter, word). A correct answer stays in pytest's own
@@ -30,12 +35,22 @@ STATUS = {
 }
 
 
-def session_of(config: pytest.Config, settings: Settings, choices: tuple[ModelChoice, ...]) -> Session:
+def session_of(config: pytest.Config, settings: Settings, models: Models) -> Session:
     """The session of this run; the first call makes it and registers these hooks."""
     if SESSION not in config.stash:
-        config.stash[SESSION] = session = Session(config, settings, choices)
+        config.stash[SESSION] = session = Session(config, settings, models)
         config.pluginmanager.register(Running(session), "llmeval-running")
     return config.stash[SESSION]
+
+
+def check_before_the_work(config: pytest.Config, settings: Settings) -> None:
+    """What would only show after hours: a folder that cannot be written, a generation setting of no use.
+
+    Raises SettingError.
+    """
+    if folder := value_of(config, "output"):
+        prepare_output(config.invocation_params.dir / folder)
+    generation_kwargs(Task("any", Path(), "generate_until", None, None), settings)
 
 
 class Running:

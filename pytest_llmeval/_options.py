@@ -137,22 +137,6 @@ def read_settings(config: pytest.Config) -> Settings:
     )
 
 
-def check_before_the_work(config: pytest.Config, settings: Settings) -> None:
-    """What would only show after hours: a folder that cannot be written, a generation setting of no use.
-
-    The rooms that know are imported only if there is something to check. Raises SettingError.
-    """
-    if folder := value_of(config, "output"):
-        from pytest_llmeval._output.files import prepare_output
-
-        prepare_output(config.invocation_params.dir / folder)
-    if settings.gen_kwargs:
-        from pytest_llmeval._instances import generation_kwargs
-        from pytest_llmeval._task import Task
-
-        generation_kwargs(Task("any", Path(), "generate_until", None, None), settings)
-
-
 @dataclass(frozen=True, slots=True)
 class _Reader:
     """Reads one setting after the other, each with its own checks."""

@@ -30,13 +30,13 @@ from pytest_llmeval._gates import parse_rule
 from pytest_llmeval._items import doc_of
 from pytest_llmeval._items import gate_of
 from pytest_llmeval._items import variant_of
-from pytest_llmeval._options import ModelChoice
 from pytest_llmeval._options import origin_of
 from pytest_llmeval._options import value_of
 from pytest_llmeval._progress import ProgressLine
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Summary
+from pytest_llmeval._serve import Models
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
@@ -57,10 +57,10 @@ SESSION = pytest.StashKey["Session"]()
 class Session:
     """What of ours lives as long as the pytest session."""
 
-    def __init__(self, config: pytest.Config, settings: Settings, choices: tuple[ModelChoice, ...]) -> None:
+    def __init__(self, config: pytest.Config, settings: Settings, models: Models) -> None:
         self.config = config
         self.settings = settings
-        self.choices = choices
+        self.models = models
         self.registry = Registry(_search_folders(config), root=config.rootpath)
         self.evaluation = Evaluation(settings, self.registry)
         self.lint_only: bool = bool(value_of(config, "lint"))

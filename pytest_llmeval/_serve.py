@@ -35,7 +35,13 @@ class Models:
         config.hook.pytest_llmeval_register_models(register=self._schemes.__setitem__)
 
     def check(self) -> None:
-        """Everything that is known without loading. Raises SettingError with option, value and mend."""
+        """Everything that is known without loading. Raises SettingError with option, value and mend.
+
+        Models of the command line are checked at once, those of the ini file when an item needs one: suites that
+        do not must not fail for a checkpoint that is not there.
+        """
+        if not self.choices:
+            raise SettingError(NO_MODEL)
         for choice in self.choices:
             try:
                 _models.check_spec(choice.spec, self._args, schemes=self._schemes)

@@ -26,6 +26,7 @@ DocData: TypeAlias = Mapping[str, Any]
 #: The value of a `!function` tag.
 DocFunction: TypeAlias = Callable[..., Any]
 
+
 class _Nothing(Mapping[str, Any]):
     """An empty mapping that may be a dataclass default: until Python 3.12 a mapping proxy has no hash."""
 

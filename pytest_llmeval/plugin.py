@@ -18,9 +18,9 @@ from pytest_llmeval import hookspecs
 from pytest_llmeval._engine import LM
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._options import add_options
-from pytest_llmeval._options import check_before_the_work
 from pytest_llmeval._options import read_models
 from pytest_llmeval._options import read_settings
+from pytest_llmeval._options import value_of
 from pytest_llmeval._serve import Models
 from pytest_llmeval._settings import Settings
 
@@ -48,8 +48,12 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         config.stash[SETTINGS] = read_settings(config)
         config.stash[MODELS] = Models(config, read_models(config))
-        config.stash[MODELS].check()
-        check_before_the_work(config, config.stash[SETTINGS])
+        if config.getoption("llmeval_model"):
+            config.stash[MODELS].check()
+        if value_of(config, "output") or value_of(config, "gen-kwargs"):
+            from pytest_llmeval import _hooks
+
+            _hooks.check_before_the_work(config, config.stash[SETTINGS])
         if config.getoption("dist", "no") != "no":  # true only in the controller of xdist
             from pytest_llmeval._xdist import Controller
 
@@ -101,4 +105,4 @@ def _session(config: pytest.Config) -> Session:
     """The session of this run, made when the first task file (or result) is asked for."""
     from pytest_llmeval import _hooks
 
-    return _hooks.session_of(config, config.stash[SETTINGS], config.stash[MODELS].choices)
+    return _hooks.session_of(config, config.stash[SETTINGS], config.stash[MODELS])

@@ -10,10 +10,13 @@ import copy
 import hashlib
 import inspect
 import random
+import warnings
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from dataclasses import field
 from functools import cached_property
@@ -158,7 +161,7 @@ class PaddedGenerator:
         device = self._model.device
         if self._takes_mask:
             keywords["attention_mask"] = mask.to(device)
-        with silence():
+        with _no_advice():
             return self._model.generate(input_ids=ids.to(device), generation_config=config, **keywords)
 
     def _select(self, output: Any, stay: torch.Tensor) -> dict[str, Any]:
@@ -186,7 +189,7 @@ class PaddedGenerator:
                 raise ModelError(f"generation setting {name!r} is not supported: {REFUSED[name]}")
         config = copy.deepcopy(self._model.generation_config)
         own = {"eos_token_id": sorted(self._eos_ids) or None, "pad_token_id": 0, "return_dict_in_generate": True}
-        with silence():
+        with _no_advice():
             config.update(**GREEDY, **own, use_cache=True, disable_compile=True)
             unknown = config.update(**{name: value for name, value in kwargs.extra.items() if name not in WARPERS})
         if unknown:
@@ -253,6 +256,14 @@ class _Draw(transformers.LogitsProcessor):
         drawn = torch.searchsorted(cumulated, at[:, None] * cumulated[:, -1:], right=True)
         drawn = drawn.clamp(max=scores.shape[-1] - 1)
         return torch.full_like(scores, -torch.inf).scatter_(1, drawn, 0.0)
+
+
+@contextmanager
+def _no_advice() -> Iterator[None]:
+    """`generate` warns of settings that it does not use; those of the checkpoint are none of the caller's doing."""
+    with silence(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def left_padded(rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
