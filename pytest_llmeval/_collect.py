@@ -120,6 +120,7 @@ class TaskModule(pytest.Module):
                 functions.append(_data_function(session, str(error)))
                 continue
             self._report(self._findings(task, opened))
+            session.with_docs.add(task.name)
             self.docs += [DocItem(f"{prefix}{index}", opened, index) for index in opened.asked]
         if self.docs:
             functions.append(_doc_function())

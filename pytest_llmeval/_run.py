@@ -80,6 +80,8 @@ class Session:
         self.progress = ProgressLine(config)
         #: (variant, task) -> the docs that will run, in item order, each with its place in that order.
         self.selected: dict[tuple[str, str], dict[int, int]] = {}
+        #: Names of the tasks whose docs were collected, selected or not.
+        self.with_docs: set[str] = set()
         #: variant -> how reports call the model.
         self.model_names: dict[str, str] = {}
         #: Verdicts in the order in which they were given: (variant, node id) -> verdict.
@@ -133,6 +135,17 @@ class Session:
             if found := doc_of(item):
                 order = self.selected.setdefault((variant_of(item), found.opened.task.name), {})
                 order[found.index] = len(order)
+
+    def left_out(self, group: Group, variant: str) -> str | None:
+        """Why a group's numbers are not asked for: some of its tasks were deselected, and others were not.
+
+        Gates rest on all docs whatever is selected; a mere table row is not worth evaluating what the user left out.
+        """
+        collected = [task.name for task in self.leaves(group) if task.name in self.with_docs]
+        out = [name for name in collected if (variant, name) not in self.selected]
+        if not out or len(out) == len(collected):
+            return None
+        return f"{group.name}: {len(out)} of its tasks are deselected ({', '.join(out[:3])}{', ...' * (len(out) > 3)})"
 
     def wave(self, variant: str, opened: OpenTask, index: int) -> list[int]:
         """The doc and the selected ones that follow it, as many as the next wave should hold."""
@@ -254,6 +267,8 @@ def run_gate(item: pytest.Item, owner: Task | Group, gate: Gate, lm: LM) -> None
 def run_score(item: pytest.Item, owner: Group, lm: LM) -> None:
     """The one item of a group without gates: have its docs answered, so that the report shows the group."""
     session, variant = item.config.stash[SESSION], variant_of(item)
+    if reason := session.left_out(owner, variant):
+        pytest.skip(reason)
     _name_model(session, variant, lm)
     if _complete(item, owner, lm) and (missing := session.missing(owner, variant)):
         pytest.fail(f"{owner.name}: {missing}", pytrace=False)

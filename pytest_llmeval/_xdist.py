@@ -52,8 +52,9 @@ def publish_collection(session: Session, items: Iterable[pytest.Item], problem: 
         owner = owner_of(item)
         if owner is not None:
             found = gate_of(item)
-            gate_id = found.gate.id if found else None
-            gates.append([item.nodeid, list(item.location), owner.name, gate_id, variant_of(item)])
+            gate_id, variant = found.gate.id if found else None, variant_of(item)
+            skip = None if found or isinstance(owner, Task) else session.left_out(owner, variant)
+            gates.append([item.nodeid, list(item.location), owner.name, gate_id, variant, skip])
     session.config.workeroutput[OUTPUT] = {  # type: ignore[attr-defined]
         "gates": gates,
         "owners": {name: str(owner.path) for name, owner in session.collected.items()},
@@ -128,8 +129,9 @@ class Controller:
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         result = yield
         self._restore_tasks()
-        for nodeid, location, owner, gate_id, variant in self.gates.values():
-            self._report(nodeid, tuple(location), *self._judge(nodeid, owner, gate_id, variant))
+        for nodeid, location, owner, gate_id, variant, skip in self.gates.values():
+            judged = ("skipped", skip, {}) if skip else self._judge(nodeid, owner, gate_id, variant)
+            self._report(nodeid, tuple(location), *judged)
         return result
 
     def _add(self, records: Iterable[list[Any]]) -> None:
