@@ -20,6 +20,7 @@ from pytest_llmeval._engine.requests import Completion
 from pytest_llmeval._engine.requests import Engine
 from pytest_llmeval._engine.requests import GenerationRequest
 from pytest_llmeval._engine.stops import cut_at_stops
+from pytest_llmeval._errors import LLMEvalWarning
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.devices import choose_device
@@ -137,6 +138,7 @@ class HuggingFaceLM:
             raise ModelError(f"the chat template of model {self.name!r} fails: {refusal}") from refusal
         warnings.warn(
             f"the chat template of model {self.name!r} takes no system message ({refusal}): it is left out",
+            LLMEvalWarning,
             stacklevel=2,
         )
         return prompt

@@ -139,8 +139,9 @@ class TestRefused:
             load(saved, device="nonesuch")
 
     def test_a_hub_id_without_a_network(self) -> None:
-        with pytest.raises(ModelError, match="model 'no-such-org/no-such-model': the config cannot be loaded"):
+        with pytest.raises(ModelError, match="model 'no-such-org/no-such-model': the config cannot be loaded") as error:
             load_model("no-such-org/no-such-model", CPU)
+        assert str(error.value).endswith(f"(nor is there such a folder in {Path.cwd()})")
 
 
 class TestFingerprint:
