@@ -19,6 +19,13 @@ import tempfile
 from pathlib import Path
 
 
+#: What one suite used, by name; a pair is the task's and the plain test's.
+Measured = dict[str, float]
+Pair = tuple[Measured, Measured]
+
+#: Memory is compared with a suite so many times smaller.
+FEWER = 5
+
 TASK = """\
 task: plain_yes
 dataset_path: json
@@ -46,13 +53,9 @@ def llmeval_model():
 PLAIN = """\
 import pytest
 
-@pytest.fixture(scope="session")
-def model():
-    return object()
-
 @pytest.mark.parametrize("doc", range({docs}))
-def test_doc(doc, model, request):
-    request.node.user_properties.append(("acc", 1.0))
+def test_doc(doc):
+    pass
 """
 
 #: Measures from inside: clocks at the borders of collection and run, memory after each.
@@ -84,7 +87,9 @@ def timed(owner, name, key):
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session):
     if os.environ["SUITE"] == "task":
-        import datasets  # an import is a fixed price, not one per doc
+        # Imports are a fixed price, not one per doc.
+        import datasets
+        import pytest_llmeval._hooks
         from pytest_llmeval._evaluate import Evaluation
         timed(Evaluation, "open", "open")
         timed(Evaluation, "score", "score")
@@ -113,14 +118,19 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        write_suites(root, options.docs)
-        pairs = [(run(root, "task"), run(root, "plain")) for _ in range(options.pairs)]
-    report(options.docs, pairs)
+        pairs = run_pairs(root / "all", options.docs, options.pairs)
+        few = run_pairs(root / "few", options.docs // FEWER, 1)
+    report(options.docs, pairs, few[0])
+
+
+def run_pairs(root: Path, docs: int, pairs: int) -> list[Pair]:
+    write_suites(root, docs)
+    return [(run(root, "task"), run(root, "plain")) for _ in range(pairs)]
 
 
 def write_suites(root: Path, docs: int) -> None:
     for suite in ("task", "plain"):
-        (root / suite).mkdir()
+        (root / suite).mkdir(parents=True)
         (root / suite / "probe.py").write_text(PROBE)
     with (root / "task" / "docs.jsonl").open("w") as out:
         for i in range(docs):
@@ -130,7 +140,7 @@ def write_suites(root: Path, docs: int) -> None:
     (root / "plain" / "test_plain.py").write_text(PLAIN.format(docs=docs))
 
 
-def run(root: Path, suite: str) -> dict[str, float]:
+def run(root: Path, suite: str) -> Measured:
     """One suite in a process of its own; seconds of CPU time and bytes, without what is the task's own work."""
     out = root / f"{suite}.json"
     environment = {**os.environ, "SUITE": suite, "PROBE_OUT": str(out), "HF_DATASETS_CACHE": str(root / "cache")}
@@ -152,17 +162,17 @@ def run(root: Path, suite: str) -> dict[str, float]:
     }
 
 
-def report(docs: int, pairs: list[tuple[dict[str, float], dict[str, float]]]) -> None:
+def report(docs: int, pairs: list[Pair], few: Pair) -> None:
     print(f"{docs} docs, medians of {len(pairs)} pairs, CPU time; Python {sys.version.split()[0]}")
     print(f"{'':24} {'task':>12} {'plain test':>12} {'ratio':>7}")
-    for key, unit, scale in (
-        ("collect", "us/item", 1e6),
-        ("run", "us/item", 1e6),
-        ("bytes collected", "bytes/item", 1),
-        ("bytes at the end", "bytes/item", 1),
-    ):
-        row(f"{key} ({unit})", pairs, lambda side, key=key: side[key], scale / docs)
+    for key in ("collect", "run"):
+        row(f"{key} (us/item)", pairs, lambda side, key=key: side[key], 1e6 / docs)
     row("collect + run (s)", pairs, lambda side: side["collect"] + side["run"], 1.0, digits=2)
+    fewer = docs // FEWER
+    for key in ("bytes collected", "bytes at the end"):
+        # What a doc more costs: imports and other fixed prices cancel out.
+        grown = [tuple({key: one[key] - little[key]} for one, little in zip(pair, few, strict=True)) for pair in pairs]
+        row(f"{key} (per item)", grown, lambda side, key=key: side[key], 1 / (docs - fewer))
     for key in ("open", "score"):
         value = statistics.median(task[key] for task, _ in pairs)
         print(f"{'the task itself: ' + key:24} {value / docs * 1e6:12.1f} us/item")

@@ -58,6 +58,7 @@ class Running:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.on_worker = is_worker(session.config)
 
     @pytest.hookimpl(tryfirst=True)  # before -m and -k look at markers
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -81,7 +82,8 @@ class Running:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-        if not is_worker(item.config) or owner_of(item) is None:
+        self.session.item = item
+        if not self.on_worker or owner_of(item) is None:
             return None
         _xdist.run_silently(item, nextitem)
         return True
@@ -93,7 +95,7 @@ class Running:
         report = yield
         if call.when == "call" and (outcome := item.stash.get(OUTCOME, None)):
             report.llmeval_outcome = outcome  # type: ignore[attr-defined]
-            if is_worker(item.config) and (record := item.stash.get(RECORD, None)):
+            if self.on_worker and (record := item.stash.get(RECORD, None)):
                 variant, task, result = record
                 report.llmeval = [variant, task, result.to_list()]  # type: ignore[attr-defined]
         return report

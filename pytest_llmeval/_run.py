@@ -80,6 +80,8 @@ class Session:
         self.progress = ProgressLine(config)
         #: (variant, task) -> the docs that will run, in item order, each with its place in that order.
         self.selected: dict[tuple[str, str], dict[int, int]] = {}
+        #: The item that is running.
+        self.item: pytest.Item
         #: Names of the tasks whose docs were collected, selected or not.
         self.with_docs: set[str] = set()
         #: variant -> how reports call the model.
@@ -202,8 +204,8 @@ def is_worker(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput")
 
 
-def run_doc(item: pytest.Item, opened: OpenTask, index: int, lm: LM) -> None:
-    session, variant, task = item.config.stash[SESSION], variant_of(item), opened.task
+def run_doc(session: Session, item: pytest.Item, opened: OpenTask, index: int, lm: LM) -> None:
+    variant, task = variant_of(item), opened.task
     known = session.evaluation.ledger.of(variant, task.name)
     if index not in known:
         _name_model(session, variant, lm)
@@ -251,10 +253,10 @@ def _properties(result: DocResult) -> Iterator[tuple[str, object]]:
                 yield (f"{metric},{name}" if several else metric), value
 
 
-def run_gate(item: pytest.Item, owner: Task | Group, gate: Gate, lm: LM) -> None:
-    session, variant = item.config.stash[SESSION], variant_of(item)
+def run_gate(session: Session, item: pytest.Item, owner: Task | Group, gate: Gate, lm: LM) -> None:
+    variant = variant_of(item)
     _name_model(session, variant, lm)
-    if not _complete(item, owner, lm):
+    if not _complete(session, item, owner, lm):
         return
     verdict = session.verdict(owner, variant, gate)
     session.verdicts[variant, item.nodeid] = verdict
@@ -264,20 +266,19 @@ def run_gate(item: pytest.Item, owner: Task | Group, gate: Gate, lm: LM) -> None
         pytest.fail(verdict.sentence, pytrace=False)
 
 
-def run_score(item: pytest.Item, owner: Group, lm: LM) -> None:
+def run_score(session: Session, item: pytest.Item, owner: Group, lm: LM) -> None:
     """The one item of a group without gates: have its docs answered, so that the report shows the group."""
-    session, variant = item.config.stash[SESSION], variant_of(item)
+    variant = variant_of(item)
     if reason := session.left_out(owner, variant):
         pytest.skip(reason)
     _name_model(session, variant, lm)
-    if _complete(item, owner, lm) and (missing := session.missing(owner, variant)):
+    if _complete(session, item, owner, lm) and (missing := session.missing(owner, variant)):
         pytest.fail(f"{owner.name}: {missing}", pytrace=False)
 
 
-def _complete(item: pytest.Item, owner: Task | Group, lm: LM) -> bool:
+def _complete(session: Session, item: pytest.Item, owner: Task | Group, lm: LM) -> bool:
     """Have what is missing in a scope answered; False on a worker, where the controller judges."""
-    session, variant = item.config.stash[SESSION], variant_of(item)
-    worker = is_worker(item.config)
+    variant, worker = variant_of(item), is_worker(item.config)
     with _plain_failure(skip=session.missing_data == "skip"):
         session.score_scope(owner, variant, lm, skip=_left_to_others(session, item) if worker else _nothing)
     return not worker
