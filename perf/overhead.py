@@ -60,7 +60,7 @@ def test_doc(doc):
 
 #: Measures from inside: clocks at the borders of collection and run, memory after each.
 PROBE = """\
-import gc, json, os, time
+import gc, json, os, time, tracemalloc
 import pytest
 
 MARKS = {}
@@ -68,8 +68,7 @@ APART = {"open": 0.0, "score": 0.0}
 
 def memory():
     gc.collect()
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return tracemalloc.get_traced_memory()[0]
 
 def mark(name):
     MARKS[name] = (time.process_time(), memory())
@@ -93,6 +92,8 @@ def pytest_sessionstart(session):
         from pytest_llmeval._evaluate import Evaluation
         timed(Evaluation, "open", "open")
         timed(Evaluation, "score", "score")
+    if os.environ["TRACE"]:
+        tracemalloc.start()
     mark("start")
 
 @pytest.hookimpl(trylast=True)
@@ -118,14 +119,16 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        pairs = run_pairs(root / "all", options.docs, options.pairs)
-        few = run_pairs(root / "few", options.docs // FEWER, 1)
-    report(options.docs, pairs, few[0])
+        pairs = run_pairs(root / "time", options.docs, options.pairs)
+        (many,) = run_pairs(root / "many", options.docs, 1, trace=True)
+        (few,) = run_pairs(root / "few", options.docs // FEWER, 1, trace=True)
+    report(options.docs, pairs, many, few)
 
 
-def run_pairs(root: Path, docs: int, pairs: int) -> list[Pair]:
+def run_pairs(root: Path, docs: int, pairs: int, *, trace: bool = False) -> list[Pair]:
+    """Memory is traced in runs of its own, for that takes time."""
     write_suites(root, docs)
-    return [(run(root, "task"), run(root, "plain")) for _ in range(pairs)]
+    return [(run(root, "task", trace), run(root, "plain", trace)) for _ in range(pairs)]
 
 
 def write_suites(root: Path, docs: int) -> None:
@@ -140,10 +143,16 @@ def write_suites(root: Path, docs: int) -> None:
     (root / "plain" / "test_plain.py").write_text(PLAIN.format(docs=docs))
 
 
-def run(root: Path, suite: str) -> Measured:
+def run(root: Path, suite: str, trace: bool) -> Measured:
     """One suite in a process of its own; seconds of CPU time and bytes, without what is the task's own work."""
     out = root / f"{suite}.json"
-    environment = {**os.environ, "SUITE": suite, "PROBE_OUT": str(out), "HF_DATASETS_CACHE": str(root / "cache")}
+    environment = {
+        **os.environ,
+        "SUITE": suite,
+        "TRACE": "yes" * trace,
+        "PROBE_OUT": str(out),
+        "HF_DATASETS_CACHE": str(root / "cache"),
+    }
     target = "plain_yes.yaml" if suite == "task" else "test_plain.py"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "probe", "-p", "no:cacheprovider", target]
     done = subprocess.run(command, cwd=root / suite, env=environment, capture_output=True, text=True, check=False)
@@ -162,7 +171,7 @@ def run(root: Path, suite: str) -> Measured:
     }
 
 
-def report(docs: int, pairs: list[Pair], few: Pair) -> None:
+def report(docs: int, pairs: list[Pair], many: Pair, few: Pair) -> None:
     print(f"{docs} docs, medians of {len(pairs)} pairs, CPU time; Python {sys.version.split()[0]}")
     print(f"{'':24} {'task':>12} {'plain test':>12} {'ratio':>7}")
     for key in ("collect", "run"):
@@ -171,8 +180,8 @@ def report(docs: int, pairs: list[Pair], few: Pair) -> None:
     fewer = docs // FEWER
     for key in ("bytes collected", "bytes at the end"):
         # What a doc more costs: imports and other fixed prices cancel out.
-        grown = [tuple({key: one[key] - little[key]} for one, little in zip(pair, few, strict=True)) for pair in pairs]
-        row(f"{key} (per item)", grown, lambda side, key=key: side[key], 1 / (docs - fewer))
+        task, plain = ({key: a[key] - b[key]} for a, b in zip(many, few, strict=True))
+        row(f"{key} (per item)", [(task, plain)], lambda side, key=key: side[key], 1 / (docs - fewer))
     for key in ("open", "score"):
         value = statistics.median(task[key] for task, _ in pairs)
         print(f"{'the task itself: ' + key:24} {value / docs * 1e6:12.1f} us/item")
