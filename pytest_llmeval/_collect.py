@@ -29,11 +29,11 @@ from pytest_llmeval._items import doc_of
 from pytest_llmeval._items import variant_of
 from pytest_llmeval._lint import Finding
 from pytest_llmeval._lint import lint
-from pytest_llmeval._run import Session
-from pytest_llmeval._run import inline_tasks
 from pytest_llmeval._run import run_doc
 from pytest_llmeval._run import run_gate
 from pytest_llmeval._run import run_score
+from pytest_llmeval._session import Session
+from pytest_llmeval._session import inline_tasks
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import looks_like_task

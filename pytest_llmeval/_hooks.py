@@ -16,11 +16,11 @@ from pytest_llmeval._options import value_of
 from pytest_llmeval._output import prepare_output
 from pytest_llmeval._run import OUTCOME
 from pytest_llmeval._run import RECORD
-from pytest_llmeval._run import SESSION
-from pytest_llmeval._run import Session
-from pytest_llmeval._run import is_worker
 from pytest_llmeval._run import owner_of
 from pytest_llmeval._serve import Models
+from pytest_llmeval._session import SESSION
+from pytest_llmeval._session import Session
+from pytest_llmeval._session import is_worker
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Task
 
@@ -110,6 +110,10 @@ class Running:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         close(self.session, terminalreporter)
 
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if is_worker(session.config):
+    @pytest.hookimpl(wrapper=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
+        if self.on_worker:
             _xdist.publish_results(self.session)
+        yield
+        if self.session.unwritten and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -24,9 +24,9 @@ from pytest_llmeval._gates import Gate
 from pytest_llmeval._items import gate_of
 from pytest_llmeval._items import variant_of
 from pytest_llmeval._results import DocResult
-from pytest_llmeval._run import CHUNK
-from pytest_llmeval._run import Session
 from pytest_llmeval._run import owner_of
+from pytest_llmeval._session import CHUNK
+from pytest_llmeval._session import Session
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 

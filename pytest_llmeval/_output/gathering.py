@@ -12,7 +12,7 @@ from pytest_llmeval._output.run import TaskRun
 from pytest_llmeval._report import members
 from pytest_llmeval._report import scored_groups
 from pytest_llmeval._report import scored_tasks
-from pytest_llmeval._run import Session
+from pytest_llmeval._session import Session
 from pytest_llmeval._task import NOTHING
 
 
