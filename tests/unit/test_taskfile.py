@@ -635,8 +635,16 @@ def test_a_task_file_is_told_from_its_text(tmp_path: Path, text: str, task_like:
     assert looks_like_task(tmp_path / "x.yaml") is task_like
 
 
+def test_a_task_file_of_another_encoding_is_not_overlooked(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_bytes(b"task: t\ntag: x\ndescription: \xdcberblick\n")
+    assert looks_like_task(path) is True
+    with pytest.raises(TaskFileError, match=r"x.yaml:3: not UTF-8 text \(byte 0xdc\); save the file as UTF-8"):
+        read_task_file(path)
+
+
 def test_what_cannot_be_read_looks_like_nothing(tmp_path: Path) -> None:
-    (tmp_path / "x.yaml").write_bytes(b"task: \xff\ntag: x\n")
+    (tmp_path / "x.yaml").mkdir()
     assert looks_like_task(tmp_path / "x.yaml") is False
     assert looks_like_task(tmp_path / "absent.yaml") is False
 
