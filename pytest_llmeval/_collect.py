@@ -21,7 +21,6 @@ from pytest_llmeval._errors import DataError
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._errors import LLMEvalWarning
 from pytest_llmeval._errors import SettingError
-from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._evaluate import OpenTask
 from pytest_llmeval._items import DocItem
 from pytest_llmeval._items import GateItem
@@ -115,6 +114,8 @@ class TaskModule(pytest.Module):
                 continue
             try:
                 opened = session.evaluation.open(task)
+                if not (self.config.option.collectonly or session.looks_only):
+                    opened.check_examples()
             except DataError as error:
                 session.lacking[task.name] = str(error)
                 functions.append(_data_function(session, str(error)))
@@ -137,7 +138,7 @@ class TaskModule(pytest.Module):
         """Errors end the collection of this file; warnings are pytest's, or errors as well if asked for."""
         errors = [f for f in findings if f.severity == "error" or self.llmeval_session.settings.strict]
         if errors:
-            raise TaskFileError(self.path, "\n".join(str(finding) for finding in errors))
+            raise LLMEvalError("\n".join(str(finding) for finding in errors))
         for finding in findings:
             warnings.warn_explicit(str(finding), LLMEvalWarning, str(finding.path), finding.line or 1)
 

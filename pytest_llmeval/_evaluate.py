@@ -68,6 +68,10 @@ class OpenTask:
         self.asked: Sequence[int] = select(len(self.docs), settings)
         self._shots = Shots(task, self.docs, settings)
 
+    def check_examples(self) -> None:
+        """Raise DataError if the examples that stand before every doc cannot be had."""
+        self._shots.check()
+
     def render(self, index: int) -> RenderedDoc:
         return render_doc(self.task, index, self.docs[index])
 
@@ -125,6 +129,7 @@ class Evaluation:
         if reason := self.refusal(task):
             raise SandboxError(reason)
         opened, known = self.open(task), self.ledger.of(variant, task.name)
+        opened.check_examples()
         missing = [index for index in indices if index not in known]
         done = 0
         while done < len(missing):
