@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from pytest_llmeval._engine import LM
-from pytest_llmeval._errors import DataError
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._evaluate import OpenTask
 from pytest_llmeval._gates import Gate
@@ -110,9 +109,10 @@ def run_score(session: Session, item: pytest.Item, owner: Group, lm: LM) -> None
 
 def _complete(session: Session, item: pytest.Item, owner: Task | Group, lm: LM) -> bool:
     """Have what is missing in a scope answered; False on a worker, where the controller judges."""
-    variant, worker = variant_of(item), is_worker(item.config)
-    with _plain_failure(skip=session.missing_data == "skip"):
-        session.score_scope(owner, variant, lm, skip=_left_to_others(session, item) if worker else nothing)
+    worker = is_worker(item.config)
+    session.score_scope(owner, variant_of(item), lm, skip=_left_to_others(session, item) if worker else nothing)
+    if not worker and (reason := session.excuse(owner)):
+        pytest.skip(reason)
     return not worker
 
 
@@ -157,15 +157,9 @@ def owner_of(item: pytest.Item) -> Task | Group | None:
 
 
 @contextmanager
-def _plain_failure(*, skip: bool = False) -> Iterator[None]:
-    """Errors of a user's making fail the item with their message alone; with `skip`, missing data skips it."""
+def _plain_failure() -> Iterator[None]:
+    """Errors of a user's making fail the item with their message alone."""
     try:
         yield
     except LLMEvalError as error:
-        message, skipped = str(error), skip and isinstance(error, DataError)
-    else:
-        return
-    # Raised out here, so that the failure does not drag the error along as its cause.
-    if skipped:
-        pytest.skip(message)
-    pytest.fail(message, pytrace=False)
+        raise pytest.fail.Exception(str(error), pytrace=False) from None

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval._engine import LM
+from pytest_llmeval._errors import LLMEvalError
+from pytest_llmeval._errors import ModelError
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._evaluate import Evaluation
 from pytest_llmeval._evaluate import OpenTask
@@ -36,6 +38,10 @@ from pytest_llmeval._verdicts import judge
 
 #: Docs of one task that go to one xdist worker together: whole waves, and short queues in the scheduler.
 CHUNK = 1000
+
+#: How many reasons why tasks have no results are told before the others are only counted.
+_NAMED = 3
+
 SESSION = pytest.StashKey["Session"]()
 
 
@@ -60,8 +66,10 @@ class Session:
         except SettingError as error:
             self.problem = str(error)
         self.looks_only: bool = bool(value_of(config, "list") or value_of(config, "show"))
-        #: Task name -> why its data cannot be had.
+        #: Task name -> why its docs cannot be had.
         self.lacking: dict[str, str] = {}
+        #: (variant, task name) -> why a model cannot be asked.
+        self.unasked: dict[tuple[str, str], str] = {}
         self.progress = ProgressLine(config)
         #: (variant, task) -> the docs that will run, in item order, each with its place in that order.
         self.selected: dict[tuple[str, str], dict[int, int]] = {}
@@ -101,8 +109,17 @@ class Session:
     def missing(self, owner: Task | Group, variant: str) -> str | None:
         """What keeps a verdict from being complete, in words; None if nothing does."""
         leaves = self.leaves(owner)
-        lacking = [self.lacking[task.name] for task in leaves if task.name in self.lacking]
-        return "; ".join(lacking) or self.evaluation.missing(variant, leaves)
+        found = [self.lacking.get(task.name) or self.unasked.get((variant, task.name)) for task in leaves]
+        reasons = list(dict.fromkeys(reason for reason in found if reason))
+        if len(reasons) > _NAMED:
+            reasons[_NAMED:] = [f"and {len(reasons) - _NAMED} more tasks like that"]
+        return "; ".join(reasons) or self.evaluation.missing(variant, leaves)
+
+    def excuse(self, owner: Task | Group) -> str | None:
+        """Why gates of this scope are skipped: docs cannot be had, and the configuration skips what lacks data."""
+        if self.missing_data != "skip":
+            return None
+        return next((self.lacking[task.name] for task in self.leaves(owner) if task.name in self.lacking), None)
 
     def values_in(self, path: Path) -> tuple[Task | Group, ...]:
         """What a file holds: its task or group, and the tasks written inline in a group. Raises LLMEvalError."""
@@ -146,11 +163,21 @@ class Session:
         return docs
 
     def score_scope(self, owner: Task | Group, variant: str, lm: LM, *, skip: Callable[[Task, int], bool]) -> None:
-        """Have all docs of a scope answered but those that `skip` leaves to others."""
+        """Have all docs of a scope answered but those that `skip` leaves to others.
+
+        A task that cannot be answered keeps no other from it; why is remembered, and then `missing`.
+        """
         for task in self.leaves(owner):
-            opened = self.evaluation.open(task)
-            docs = [index for index in opened.asked if not skip(task, index)]
-            self.evaluation.score(lm, variant, task, docs, self.progress.of(task.name))
+            try:
+                self._score(task, variant, lm, skip)
+            except ModelError as error:
+                self.unasked[variant, task.name] = str(error)
+            except LLMEvalError as error:
+                self.lacking[task.name] = str(error)
+
+    def _score(self, task: Task, variant: str, lm: LM, skip: Callable[[Task, int], bool]) -> None:
+        docs = [index for index in self.evaluation.open(task).asked if not skip(task, index)]
+        self.evaluation.score(lm, variant, task, docs, self.progress.of(task.name))
 
     def verdict(self, owner: Task | Group, variant: str, gate: Gate) -> Verdict:
         summary = self.summary(owner, variant)
@@ -163,7 +190,8 @@ class Session:
             raise SettingError(f"llmeval_result({name!r}): is a tag of {len(owner)} tasks; name a task or a group")
         self.name_model(variant, lm)
         self.collected.update({value.name: value for value in (*self.leaves(owner), owner)})
-        self.score_scope(owner, variant, lm, skip=nothing)
+        for task in self.leaves(owner):
+            self._score(task, variant, lm, nothing)
         return self.summary(owner, variant)
 
     def summary(self, owner: Task | Group, variant: str) -> Summary:

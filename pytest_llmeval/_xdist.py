@@ -58,7 +58,6 @@ def publish_collection(session: Session, items: Iterable[pytest.Item], problem: 
     session.config.workeroutput[OUTPUT] = {  # type: ignore[attr-defined]
         "gates": gates,
         "owners": {name: str(owner.path) for name, owner in session.collected.items()},
-        "lacking": session.lacking,
     }
 
 
@@ -74,6 +73,8 @@ def publish_results(session: Session) -> None:
         sizes={task: list(sizes) for task, sizes in evaluation.sizes.items()},
         paths={task: str(evaluation.path_of(task)) for _, task in evaluation.ledger.scored()},
         models=session.model_names,
+        lacking=session.lacking,
+        unasked=[[*key, reason] for key, reason in session.unasked.items()],
     )
 
 
@@ -110,6 +111,7 @@ class Controller:
         self.session.evaluation.sizes.update(sizes)
         self.session.model_names.update(output.get("models", {}))
         self.session.lacking.update(output.get("lacking", {}))
+        self.session.unasked.update({(variant, task): why for variant, task, why in output.get("unasked", ())})
         self.session.selected_gates = [(gate[4], gate[0]) for gate in self.gates.values() if gate[3] is not None]
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
@@ -150,7 +152,7 @@ class Controller:
     ) -> tuple[str, str | None, Mapping[str, Any]]:
         """(outcome for the report, failure text, numbers)."""
         value = self.session.collected[owner]
-        if self.session.missing_data == "skip" and (reason := self._lacking(value)):
+        if reason := self.session.excuse(value):
             return "skipped", reason, {}
         if gate_id is None:
             missing = self.session.missing(value, variant)
@@ -159,10 +161,6 @@ class Controller:
         self.session.verdicts[variant, nodeid] = verdict
         failed = self.session.failed(verdict)
         return ("failed" if failed else verdict.outcome), verdict.sentence if failed else None, verdict.numbers
-
-    def _lacking(self, owner: Task | Group) -> str | None:
-        names = [task.name for task in self.session.leaves(owner) if task.name in self.session.lacking]
-        return self.session.lacking[names[0]] if names else None
 
     def _report(
         self, nodeid: str, location: tuple[Any, ...], outcome: str, text: str | None, numbers: Mapping[str, Any]
