@@ -76,6 +76,8 @@ class HuggingFaceLM:
         )
         eos: int | None = tokenizer.eos_token_id
         self._eos_ids = () if eos is None else (eos,)
+        self._commit: str = getattr(config, "_commit_hash", None) or ""
+        self._weights: dict[str, Any] = {}
         self._eos_text = self._encoder.decode(self._eos_ids, special_tokens=True)
 
     @cached_property
@@ -86,6 +88,8 @@ class HuggingFaceLM:
     @cached_property
     def engine(self) -> Engine:
         model = self._load()
+        size = sum(parameter.numel() for parameter in model.parameters())
+        self._weights = {"model_num_parameters": size, "model_dtype": str(model.dtype)}
         device = model.device
         return PaddedEngine(
             model, scoring_budget(device, self._args), writing_budget(device, self._args), self._eos_ids
@@ -100,6 +104,21 @@ class HuggingFaceLM:
         if "engine" in self.__dict__:
             del self.engine
             free_memory()
+
+    def describe(self) -> dict[str, Any]:
+        """What result files say of the model, in lm_eval's words: its weights, its tokenizer, its chat template."""
+        self.prepare()
+        tokenizer = self._tokenizer
+        special = {
+            f"tokenizer_{name}_token": [token, str(getattr(tokenizer, f"{name}_token_id"))]
+            for name in ("pad", "eos", "bos")
+            for token in [getattr(tokenizer, f"{name}_token")]
+        }
+        return {
+            "model": {**self._weights, "model_revision": self._args.revision or "main", "model_sha": self._commit},
+            "tokenizer": {**special, "eot_token_id": tokenizer.eos_token_id, "max_length": self.max_length},
+            "chat_template": tokenizer.get_chat_template() if tokenizer.chat_template else None,
+        }
 
     def loglikelihood(self, requests: Sequence[tuple[str, str]]) -> list[Loglikelihood]:
         """Raises RequestError for a continuation without a token, or one that is longer than the window."""

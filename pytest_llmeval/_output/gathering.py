@@ -34,6 +34,7 @@ def runs_of(
     scored = session.evaluation.ledger.scored()
     for variant in dict.fromkeys(variant for variant, _ in scored):
         spec, name = specs.get(variant, ""), session.model_names.get(variant, variant)
+        facts = session.evaluation.described.get(variant, NOTHING)
         runs.append(
             Run(
                 model=name if not spec or Path(spec).is_absolute() else spec,
@@ -45,7 +46,10 @@ def runs_of(
                 settings=session.settings,
                 started=started,
                 seconds=seconds,
+                chat_template=facts.get("chat_template") if session.settings.chat_template else None,
                 git_hash=commit,
+                model_info=facts.get("model", NOTHING),
+                tokenizer_info=facts.get("tokenizer", NOTHING),
             )
         )
     return runs

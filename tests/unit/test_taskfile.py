@@ -611,6 +611,24 @@ def test_config_is_the_peers_mapping_with_functions_by_source(tmp_path: Path) ->
     }
 
 
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("{max_new_tokens: 5, until: Q}", {"max_new_tokens": 5, "until": "Q"}),
+        ("{until: [no], num_beams: 2}", {"until": ["no"], "num_beams": 2}),
+        ("{until: no, max_gen_toks: 5, max_tokens: 5}", {"until": "no", "max_gen_toks": 5, "max_tokens": 5}),
+        ("{temperature: 0.5}", {"temperature": 0.5, "until": ["\n\n"]}),
+        ("{until: ~}", {"until": ["\n\n"]}),
+        ("~", {"until": ["\n\n"], "max_gen_toks": 256, "do_sample": False, "temperature": 0.0}),
+    ],
+)
+def test_config_spells_generation_settings_as_the_file_does(
+    written: str, shown: dict[str, Any], tmp_path: Path
+) -> None:
+    found = task(tmp_path, f"{GENERATE}generation_kwargs: {written}\n").config["generation_kwargs"]
+    assert (found, list(found)) == (shown, list(shown))
+
+
 # What a file is --------------------------------------------------------------------------------------------------
 
 
