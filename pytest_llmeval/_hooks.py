@@ -108,7 +108,9 @@ class Running:
         return STATUS.get(outcome) if outcome and report.passed else None
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        close(self.session, terminalreporter)
+        # Workers have a terminal summary too, which nobody sees.
+        if not self.on_worker:
+            close(self.session, terminalreporter)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
