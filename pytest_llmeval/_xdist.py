@@ -75,6 +75,7 @@ def publish_results(session: Session) -> None:
         models=session.model_names,
         lacking=session.lacking,
         unasked=[[*key, reason] for key, reason in session.unasked.items()],
+        described=evaluation.described,
     )
 
 
@@ -110,6 +111,7 @@ class Controller:
         sizes = {task: tuple(pair) for task, pair in output.get("sizes", {}).items()}
         self.session.evaluation.sizes.update(sizes)
         self.session.model_names.update(output.get("models", {}))
+        self.session.evaluation.described.update(output.get("described", {}))
         self.session.lacking.update(output.get("lacking", {}))
         self.session.unasked.update({(variant, task): why for variant, task, why in output.get("unasked", ())})
         self.session.selected_gates = [(gate[4], gate[0]) for gate in self.gates.values() if gate[3] is not None]
