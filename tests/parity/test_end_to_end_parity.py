@@ -328,6 +328,21 @@ def test_rolling_where_the_tokenizer_adds_bos(bos_pair: Pair, mirror: Path, writ
         assert row["resps"] == [[pytest.approx(logprob(bos_pair, [ids[0], *ids]), rel=1e-6)]]
 
 
+def test_shots_that_are_asked_for(pair: Pair, mirror: Path) -> None:
+    """lm_eval keeps a task without shots if its file says 0, whatever is asked for; here the option overrides."""
+    path = PEERS / "gsm8k/gsm8k-cot-zeroshot.yaml"
+    settings = Settings(data_dir=mirror, keep_samples=True, limit=1, num_fewshot=1, gen_kwargs={"max_gen_toks": 4})
+    with pairedruns.peer_reads(mirror):
+        runs = pair.run(path, path, settings)
+    (name,) = (task.name for task in runs.tasks)
+    sample = runs.ours.ledger.of("", name)[0].sample
+    assert sample is not None
+    ours, theirs = sample["arguments"][0][0], runs.theirs["samples"][name][0]["arguments"][0][0]
+    assert (ours.count("Q: "), theirs.count("Q: ")) == (2, 1)
+    assert ours.endswith(theirs)
+    assert (runs.ours.summary("", runs.tasks[0]).num_fewshot, runs.theirs["n-shot"][name]) == (1, 0)
+
+
 @torch.inference_mode()
 def logprob(pair: Pair, ids: list[int]) -> float:
     """log P of all ids but the first, by one call of the model."""
