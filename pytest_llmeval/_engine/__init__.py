@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from typing import Literal
-from typing import NamedTuple
 from typing import Protocol
 from typing import runtime_checkable
 
@@ -22,17 +21,28 @@ from pytest_llmeval._task import NOTHING
 FinishReason = Literal["stop", "eos", "length"]
 
 
-class Loglikelihood(NamedTuple):
-    """Answer to a loglikelihood request.
+class Loglikelihood(tuple[float, bool]):
+    """Answer to a loglikelihood request: the pair that the protocol asks for, with names.
 
     `logprob`: natural log of P(continuation | context), summed over tokens in float32 or better.
     `is_greedy`: every token of the continuation is the most likely one.
     `truncated`: the context lost its left end to fit the model's window.
     """
 
-    logprob: float
-    is_greedy: bool
-    truncated: bool = False
+    truncated: bool
+
+    def __new__(cls, logprob: float, is_greedy: bool, truncated: bool = False) -> Loglikelihood:
+        self = super().__new__(cls, (logprob, is_greedy))
+        self.truncated = truncated
+        return self
+
+    @property
+    def logprob(self) -> float:
+        return self[0]
+
+    @property
+    def is_greedy(self) -> bool:
+        return self[1]
 
 
 class Generation(str):
@@ -79,7 +89,7 @@ class LM(Protocol):
     name, ``chat_template`` is its text.
     """
 
-    def loglikelihood(self, requests: Sequence[tuple[str, str]]) -> Sequence[tuple[float, bool] | Loglikelihood]:
+    def loglikelihood(self, requests: Sequence[tuple[str, str]]) -> Sequence[tuple[float, bool]]:
         """log P(continuation | context) and whether greedy decoding would write it, for each pair."""
         ...
 

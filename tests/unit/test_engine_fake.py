@@ -34,7 +34,7 @@ def test_the_fake_is_a_model() -> None:
 
 def test_without_tables_every_byte_costs_one() -> None:
     lm = FakeLM()
-    assert lm.loglikelihood([("Q", " é")]) == [(-3.0, False, False)]
+    assert lm.loglikelihood([("Q", " é")]) == [(-3.0, False)]
     assert lm.loglikelihood_rolling(["abc"]) == [-3.0]
     assert lm.generate_until([("Q", GenerationKwargs())]) == [""]
 

@@ -25,7 +25,7 @@ from pytest_llmeval._plain import plain_or_text
         (np.bool_(True), True),
         (np.array([[1, 2]]), [[1, 2]]),
         ((1, (2.5, "x")), [1, [2.5, "x"]]),
-        (Loglikelihood(-1.0, True), [-1.0, True, False]),
+        (Loglikelihood(-1.0, True), [-1.0, True]),
         (Generation("text"), "text"),
         (MappingProxyType({1: (np.float32(0.5),)}), {"1": [0.5]}),
     ],
