@@ -16,6 +16,7 @@ from pytest_llmeval._options import value_of
 from pytest_llmeval._output import prepare_output
 from pytest_llmeval._run import OUTCOME
 from pytest_llmeval._run import RECORD
+from pytest_llmeval._run import hide_own_frames
 from pytest_llmeval._run import owner_of
 from pytest_llmeval._serve import Models
 from pytest_llmeval._session import SESSION
@@ -92,6 +93,8 @@ class Running:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        if call.excinfo is not None and isinstance(item.parent, _collect.TaskModule):
+            hide_own_frames(item, call.excinfo)
         report = yield
         if call.when == "call" and (outcome := item.stash.get(OUTCOME, None)):
             report.llmeval_outcome = outcome  # type: ignore[attr-defined]

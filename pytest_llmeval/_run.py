@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -163,3 +164,11 @@ def _plain_failure() -> Iterator[None]:
         yield
     except LLMEvalError as error:
         raise pytest.fail.Exception(str(error), pytrace=False) from None
+
+
+def hide_own_frames(item: pytest.Item, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+    """Let a traceback show the code of the user's model alone; one of this package alone stays as it is."""
+    own = Path(__file__).parent
+    others = excinfo.traceback.filter(lambda entry: entry.path != item.path and own not in Path(entry.path).parents)
+    if others:
+        excinfo.traceback = others

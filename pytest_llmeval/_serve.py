@@ -57,7 +57,9 @@ class Models:
             lm = _models.load_model(choice.spec, self._args, schemes=self._schemes)
             getattr(lm, "prepare", _nothing)()
         except LLMEvalError as error:
-            pytest.fail(f"model {choice.name!r}: {error}", pytrace=False)
+            # Errors of our own loader begin with the model's name; those of other schemes need not.
+            message = str(error) if str(error).startswith("model ") else f"model {choice.name!r}: {error}"
+            raise pytest.fail.Exception(message, pytrace=False) from None
         self._served[id(lm)] = choice.name if len(self.choices) > 1 else ""
         yield lm
         getattr(lm, "close", _nothing)()

@@ -98,10 +98,10 @@ def _lack_of_data(summary: Summary, missing: str | None) -> str | None:
     """Why no gate can pass on this summary; None if one may."""
     if missing:
         return missing
-    if summary.n == 0:
-        return "no docs were evaluated"
     if summary.errors:
         return f"{_docs(summary.errors)} could not be evaluated"
+    if summary.n == 0:
+        return "no docs were evaluated"
     if summary.nonfinite:
         return f"{_docs(summary.nonfinite)} got no usable number from the model (NaN)"
     return None

@@ -38,7 +38,9 @@ class GateLine:
 
     @property
     def sentence(self) -> str:
-        return "the run ended, or its model failed, before it was judged" if self.verdict is None else self.verdict.sentence
+        if self.verdict is None:
+            return "the run ended, or its model failed, before it was judged"
+        return self.verdict.sentence
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,6 +161,7 @@ NOTHING_PASSES = {
         "3 docs got no usable number from the model (NaN)",
         summary(value(1.0), nonfinite=3),
     ),
+    "all docs in error": ("3 docs could not be evaluated", summary(n=0, errors=3)),
     "a doc in error": ("1 doc could not be evaluated", summary(value(1.0), errors=1)),
 }
 
