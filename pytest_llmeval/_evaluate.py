@@ -241,7 +241,7 @@ def _ask(lm: LM, asked: Mapping[int, Sequence[Instance]]) -> dict[int, tuple[lis
     """
     flat = [(doc, instance) for doc, instances in asked.items() for instance in instances]
     try:
-        responses = _call(lm, [instance for _, instance in flat])
+        responses = ask_model(lm, [instance for _, instance in flat])
     except LLMEvalError as error:
         if len(asked) == 1:
             return {next(iter(asked)): ([], str(error))}
@@ -252,7 +252,7 @@ def _ask(lm: LM, asked: Mapping[int, Sequence[Instance]]) -> dict[int, tuple[lis
     return answers
 
 
-def _call(lm: LM, instances: Sequence[Instance]) -> list[Any]:
+def ask_model(lm: LM, instances: Sequence[Instance]) -> list[Any]:
     """One call per method of the model; responses in the order of the instances."""
     responses: list[Any] = [None] * len(instances)
     for kind in ("loglikelihood", "loglikelihood_rolling", "generate_until"):

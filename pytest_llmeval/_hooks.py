@@ -94,7 +94,7 @@ class Running:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         if call.excinfo is not None and isinstance(item.parent, _collect.TaskModule):
-            hide_own_frames(item, call.excinfo)
+            hide_own_frames(call.excinfo)
         report = yield
         if call.when == "call" and (outcome := item.stash.get(OUTCOME, None)):
             report.llmeval_outcome = outcome  # type: ignore[attr-defined]

@@ -19,6 +19,7 @@ import pytest
 from pytest_llmeval._engine import LM
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._evaluate import OpenTask
+from pytest_llmeval._evaluate import ask_model
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._items import gate_of
 from pytest_llmeval._items import variant_of
@@ -166,9 +167,9 @@ def _plain_failure() -> Iterator[None]:
         raise pytest.fail.Exception(str(error), pytrace=False) from None
 
 
-def hide_own_frames(item: pytest.Item, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-    """Let a traceback show the code of the user's model alone; one of this package alone stays as it is."""
-    own = Path(__file__).parent
-    others = excinfo.traceback.filter(lambda entry: entry.path != item.path and own not in Path(entry.path).parents)
-    if others:
-        excinfo.traceback = others
+def hide_own_frames(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+    """Let the traceback of a user's model begin where it was called. Whatever else goes wrong stays as it is."""
+    entries, own = excinfo.traceback, Path(__file__).parent
+    deepest = next((entry for entry in reversed(entries) if own in Path(entry.path).parents), None)
+    if deepest is not None and deepest.frame.code.raw is ask_model.__code__ and deepest is not entries[-1]:
+        excinfo.traceback = entries[entries.index(deepest) + 1 :]
