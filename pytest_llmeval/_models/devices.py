@@ -9,6 +9,7 @@ from dataclasses import replace
 import torch
 
 from pytest_llmeval._engine.batches import Budget
+from pytest_llmeval._engine.tree import Limits
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models.arguments import ModelArgs
 
@@ -17,6 +18,10 @@ CPU = Budget(tokens=2048, scored=2048, rows=64)
 MPS = Budget(tokens=4096, scored=2048, rows=64)
 #: 4,096 scored positions of 150,000 words are 2.5 GB of float32 logits.
 ACCELERATOR = Budget(tokens=16384, scored=4096, rows=256)
+#: Tokens of one pass over a tree. On a processor more of them see ever more that is not theirs, and fewer keep
+#: the matrix products small. The value for accelerators is larger because those are; it has not been measured.
+CPU_PASSES = Limits(pack=384, longest=768)
+ACCELERATOR_PASSES = Limits(pack=4096, longest=8192)
 #: A text is written token by token from what a cache holds, which takes less memory than reading it at once.
 WRITTEN_FOR_READ = 8
 
@@ -46,6 +51,14 @@ def writing_budget(device: torch.device, args: ModelArgs) -> Budget:
     """The same for texts that are written: their prompts, and the tokens that they may come to hold."""
     budget = scoring_budget(device, args)
     return budget if args.max_batch_tokens else replace(budget, tokens=budget.tokens * WRITTEN_FOR_READ)
+
+
+def pass_limits(device: torch.device, args: ModelArgs) -> Limits:
+    """What a pass over a tree may hold, unless the user says."""
+    usual = CPU_PASSES if device.type == "cpu" else ACCELERATOR_PASSES
+    if args.max_batch_tokens is None:
+        return usual
+    return Limits(min(usual.pack, args.max_batch_tokens), args.max_batch_tokens)
 
 
 def share_processors(device: torch.device) -> None:

@@ -24,14 +24,12 @@ from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.devices import choose_device
 from pytest_llmeval._models.devices import free_memory
-from pytest_llmeval._models.devices import scoring_budget
 from pytest_llmeval._models.devices import share_processors
-from pytest_llmeval._models.devices import writing_budget
 from pytest_llmeval._models.encoding import TextEncoder
 from pytest_llmeval._models.fingerprint import fingerprint_of
 from pytest_llmeval._models.loading import Loader
-from pytest_llmeval._models.padded import PaddedEngine
 from pytest_llmeval._models.specs import Source
+from pytest_llmeval._models.tree import choose_engine
 
 
 #: The window of a model whose config and tokenizer say nothing about one.
@@ -84,11 +82,7 @@ class HuggingFaceLM:
 
     @cached_property
     def engine(self) -> Engine:
-        model = self._load()
-        device = model.device
-        return PaddedEngine(
-            model, scoring_budget(device, self._args), writing_budget(device, self._args), self._eos_ids
-        )
+        return choose_engine(self._load(), self._args, self._eos_ids)
 
     def prepare(self) -> None:
         """Read the weights now. Raises ModelError if that fails."""

@@ -48,16 +48,16 @@ class PaddedEngine:
         self._model = model
         self._scored = _Batches(scored)
         self._written = _Batches(written)
-        with _evaluating(model):
-            self._scorer = PaddedScorer(model)
+        with evaluating(model):
+            self.scorer = PaddedScorer(model)
         self._generator = PaddedGenerator(model, eos_ids)
 
     def score(self, requests: Sequence[TokenRequest], on_progress: OnProgress) -> list[Loglikelihood]:
         answers: dict[int, Loglikelihood] = {}
-        with _evaluating(self._model):
+        with evaluating(self._model):
             for wave in waves(requests, self._scored.budget.tokens * WAVE_BATCHES):
                 rows = plan_rows([requests[place] for place in wave])
-                for _, answered in self._scored.run(rows, self._scorer.run):
+                for _, answered in self._scored.run(rows, self.scorer.run):
                     for question, logprob, greedy in answered:
                         for place in question.requests:
                             truncated = requests[wave[place]].truncated
@@ -69,7 +69,7 @@ class PaddedEngine:
         self, requests: Sequence[GenerationRequest], is_stopped: IsStopped, on_progress: OnProgress
     ) -> list[Completion]:
         answers: dict[int, Completion] = {}
-        with _evaluating(self._model):
+        with evaluating(self._model):
             for group in self._generator.groups(plan_prompts(requests)):
                 for batch, completions in self._written.run(group, lambda part: self._generator.run(part, is_stopped)):
                     for prompt, completion in zip(batch, completions, strict=True):
@@ -110,7 +110,7 @@ class _Batches:
 
 
 @contextmanager
-def _evaluating(model: Any) -> Iterator[None]:
+def evaluating(model: Any) -> Iterator[None]:
     """Without dropout, for a model that is being trained too."""
     was_training = model.training
     model.eval()
