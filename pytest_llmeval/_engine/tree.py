@@ -78,8 +78,8 @@ class Tree:
     def __init__(self, requests: Sequence[TokenRequest]) -> None:
         rows = sorted(plan_rows(requests), key=lambda row: row.input_ids)
         self._ids = [row.input_ids for row in rows]
-        self._shared = [0, *(common_length(a, b) for a, b in zip(self._ids, self._ids[1:], strict=False))]
-        self._own = list(accumulate((len(ids) - n for ids, n in zip(self._ids, self._shared, strict=True)), initial=0))
+        self._shared = [common_length(before, ids) for before, ids in zip([(), *self._ids], self._ids, strict=False)]
+        self._own = [0, *accumulate(len(ids) - n for ids, n in zip(self._ids, self._shared, strict=True))]
         self.questions: list[Question] = []
         self._asked: list[list[Asked]] = [[] for _ in rows]
         owners: list[tuple[int, int]] = []

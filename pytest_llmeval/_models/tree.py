@@ -129,7 +129,9 @@ class TreeEngine:
         if not is_out_of_memory(error):
             raise ModelError(f"the model failed on {shape}: {type(error).__name__}: {error}") from error
         if n == 1:
-            raise ModelError(f"out of memory on {total} tokens; give a smaller max_length, or another device") from error
+            raise ModelError(
+                f"out of memory on {total} token{'s' * (total > 1)}; give a smaller max_length, or another device"
+            ) from error
         self._scorer.forget()
         free_memory()
         self._limits = self._limits.after_running_out(n)

@@ -265,7 +265,7 @@ def test_a_token_that_the_model_lacks_is_an_error() -> None:
 
 
 def test_progress_ends_with_all_requests() -> None:
-    lm = wrap_model(tables.bigram(), tables.words(), batch_size=1)
+    lm = wrap_model(tables.bigram(), tables.words(), batch_size=1, engine="padded")
     seen: list[tuple[int, int]] = []
     lm.on_progress = lambda done, total: seen.append((done, total))
     lm.loglikelihood([("Q", " yes"), ("A", " yes"), ("A", " no"), ("x", " x")])
