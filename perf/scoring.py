@@ -129,7 +129,7 @@ def compare(name: str, texts: Sequence[Pair], sides: dict[str, Any], pairs: int,
         wall, cpu = statistics.median(walls[side]), statistics.median(cpus[side])
         share = floor / wall
         print(
-            f"  {side:8} wall {wall:7.2f} s, cpu {cpu:7.2f} s | over tree: wall {ratios[0]:5.2f}x, cpu {ratios[1]:5.2f}x"
+            f"  {side:8} wall {wall:7.2f} s, cpu {cpu:7.2f} s | over tree {ratios[0]:5.2f}x, cpu {ratios[1]:5.2f}x"
             f" | share of the limit {share:4.0%} (best {floor / min(walls[side]):4.0%}) | differs by {apart:.1e}",
             flush=True,
         )

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ import transformers
 from pytest_llmeval._engine import Loglikelihood
 from pytest_llmeval._engine.batches import Question
 from pytest_llmeval._engine.batches import plan_rows
+from pytest_llmeval._engine.blocks import blocks
 from pytest_llmeval._engine.requests import Completion
 from pytest_llmeval._engine.requests import Engine
 from pytest_llmeval._engine.requests import GenerationRequest
@@ -35,6 +37,7 @@ from pytest_llmeval._engine.tree import Tree
 from pytest_llmeval._engine.tree import distinct_waves
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models.arguments import ModelArgs
+from pytest_llmeval._models.attention import BlockAttention
 from pytest_llmeval._models.devices import free_memory
 from pytest_llmeval._models.devices import is_out_of_memory
 from pytest_llmeval._models.devices import pass_limits
@@ -47,12 +50,15 @@ from pytest_llmeval._models.scoring import log_probabilities
 from pytest_llmeval._models.scoring import only_at
 
 
+#: Tokens that attend together on a processor; other devices gain less from fewer keys than from larger products.
+BLOCK = 96
 #: So many passes are planned at once.
 WAVE_PASSES = 64
 #: Settings of a model that make it read long sequences in another way than short ones.
 LENGTH_SETTING = re.compile(r"^(?!.*(layers|pattern)$).*(window|chunk|block_size|original_max_position)")
 #: The sequences of the check: a few documents behind a shared start, with choices.
 CHECK_SHARED, CHECK_DOCS, CHECK_CHOICES = 9, (5, 1, 12, 3), (1, 3, 2)
+CHECK_LIMITS, CHECK_BLOCK = Limits(pack=16, longest=24), 6
 
 
 class TreeEngine:
@@ -67,7 +73,7 @@ class TreeEngine:
         self._padded = padded
         self._limits = limits
         self._reach = reach
-        self._scorer = TreeScorer(model, padded.scorer.head)
+        self._scorer = TreeScorer(model, padded.scorer.head, BLOCK if model.device.type == "cpu" else 0)
 
     def score(self, requests: Sequence[TokenRequest], on_progress: OnProgress) -> list[Loglikelihood]:
         near = [i for i, request in enumerate(requests) if len(request.input_ids) <= self._reach]
@@ -140,13 +146,15 @@ class TreeEngine:
 class TreeScorer:
     """Runs passes, one after the other as they are planned. `cached` is the path of ids that its KV cache holds.
 
-    `head` is the output layer, if the model may be asked for the logits of some positions only.
+    `head` is the output layer, if the model may be asked for the logits of some positions only. `block`: so many tokens
+    attend together, to the keys that any of them can see; all of a pass if it is 0.
     """
 
-    def __init__(self, model: Any, head: torch.nn.Module | None) -> None:
+    def __init__(self, model: Any, head: torch.nn.Module | None, block: int) -> None:
         self.cached: TokenIds = ()
         self._model = model
         self._head = head
+        self._block = block
         self._accepted = frozenset(inspect.signature(model.forward).parameters)
         # The name was changed in transformers 5.24.
         self._cache_name = "cache" if "cache" in self._accepted else "past_key_values"
@@ -170,7 +178,10 @@ class TreeScorer:
         values, greedy = log_probabilities(
             logits, [places[asked.place] for asked in step.asked], [asked.target for asked in step.asked]
         )
-        return [(asked.question, *answer) for asked, *answer in zip(step.asked, values, greedy, strict=True)]
+        return [
+            (asked.question, *answer)
+            for asked, answer in zip(step.asked, zip(values, greedy, strict=True), strict=True)
+        ]
 
     def _logits(self, step: Pass, places: list[int]) -> torch.Tensor:
         """Logits [places, vocabulary] at these of the new tokens."""
@@ -178,21 +189,21 @@ class TreeScorer:
         self._crop(step.held)
         wanted = torch.tensor(places, dtype=torch.long, device=device)
         end = step.held + len(step.ids)
+        mask = tree_mask(step, self._model.dtype, device)
         keywords = {
             "input_ids": torch.tensor([step.ids], device=device),
-            "attention_mask": tree_mask(step, self._model.dtype, device),
+            "attention_mask": mask,
             "position_ids": torch.tensor([step.depths], device=device),
             self._cache_name: self._cache,
             "use_cache": True,
         }
         if "cache_position" in self._accepted:
             keywords["cache_position"] = torch.arange(step.held, end, device=device)
-        if self._head is None:
-            everything: torch.Tensor = self._model(**keywords).logits
-            return everything[0, wanted]
-        with only_at(self._head, wanted):
-            selected: torch.Tensor = self._model(**keywords).logits
-            return selected[0]
+        selecting = nullcontext() if self._head is None else only_at(self._head, wanted)
+        cut = 0 < self._block < len(step.ids)
+        with selecting, BlockAttention(mask, blocks(step, self._block)) if cut else nullcontext():
+            logits: torch.Tensor = self._model(**keywords).logits[0]
+        return logits[wanted] if self._head is None else logits
 
     def _crop(self, length: int) -> None:
         if length == 0 or self._cache is None:
@@ -240,8 +251,8 @@ def proven_reach(model: Any, padded: PaddedScorer) -> float:
     requests = _check_requests(int(model.get_input_embeddings().weight.shape[0]))
     tree = Tree(requests)
     try:
-        scorer = TreeScorer(model, padded.head)
-        steps = tree.passes(Limits(pack=16, longest=24))
+        scorer = TreeScorer(model, padded.head, CHECK_BLOCK if model.device.type == "cpu" else 0)
+        steps = tree.passes(CHECK_LIMITS)
         found = {i: value for step in steps for i, value, _ in scorer.run(step)}
         expected = {answer[0].requests: answer[1] for answer in padded.run(plan_rows(requests))}
     # A model of another kind may fail anywhere in there.
@@ -261,7 +272,7 @@ def _agree(pairs: Sequence[tuple[float, float]], dtype: torch.dtype) -> bool:
 
 def _check_requests(n_words: int) -> list[TokenRequest]:
     """Requests of one target each, whose sequences fork at several depths."""
-    draw = random.Random(0)
+    draw = random.Random(0)  # noqa: S311
 
     def some(n: int) -> TokenIds:
         return tuple(draw.randrange(n_words) for _ in range(n))

@@ -7,6 +7,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_llmeval._engine.blocks import Block
+from pytest_llmeval._engine.blocks import blocks
 from pytest_llmeval._engine.requests import TokenIds
 from pytest_llmeval._engine.requests import TokenRequest
 from pytest_llmeval._engine.tree import Asked
@@ -177,3 +179,25 @@ def test_waves_keep_the_order_and_the_requests_of_a_context_together(asked: list
 def test_waves_count_what_is_distinct() -> None:
     asked = [TokenRequest((7,) * 100 + (doc,), (0, 0)) for doc in range(6)]
     assert list(distinct_waves(asked, 103)) == [range(2), range(2, 6)]
+
+
+@given(asked=requests, limits=limits, size=st.integers(1, 12))
+def test_blocks_cover_a_pass_and_all_that_it_sees(asked: list[TokenRequest], limits: Limits, size: int) -> None:
+    for step in Tree(asked).passes(limits):
+        parts = blocks(step, size)
+        assert [i for part in parts for i in range(part.start, part.end)] == list(range(len(step.ids)))
+        for part in parts:
+            assert part.end - part.start <= size
+            keys = [key for run in part.keys for key in range(*run)]
+            assert keys == sorted(set(keys))
+            assert all(end < start for (_, end), (start, _) in itertools.pairwise(part.keys))
+            for i in range(part.start, part.end):
+                seen = {step.held + j for j in range(i + 1) if j == i or i < step.ends[j]}
+                assert seen | set(range(step.held)) <= set(keys)
+
+
+def test_a_block_begins_with_a_doc_and_sees_no_other() -> None:
+    asked = [TokenRequest((7, 7, doc, doc, doc), (0,)) for doc in range(4)]
+    first, second = Tree(asked).passes(Limits(6, 8))
+    assert blocks(first, 4) == [Block(0, 2, ((0, 2),)), Block(2, 5, ((0, 5),)), Block(5, 8, ((0, 2), (5, 8)))]
+    assert blocks(second, 4) == [Block(0, 3, ((0, 5),)), Block(3, 6, ((0, 2), (5, 8)))]

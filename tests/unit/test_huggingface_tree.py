@@ -133,8 +133,10 @@ def test_the_numbers_are_those_of_the_padded_engine(name: str) -> None:
     assert proven_reach(model, padded.scorer) == reach
     requests = benchmark()
     expected = padded.score(requests, nothing)
-    for limits in (Limits(8, 8), Limits(16, 40), Limits(LARGE, 2 * LARGE)):
-        answers = TreeEngine(model, limits, padded, reach).score(requests, nothing)
+    for limits, block in ((Limits(8, 8), 0), (Limits(16, 40), 6), (Limits(LARGE, 2 * LARGE), 20)):
+        engine = TreeEngine(model, limits, padded, reach)
+        engine._scorer._block = block
+        answers = engine.score(requests, nothing)
         assert [a.logprob for a in answers] == pytest.approx([a.logprob for a in expected], abs=1e-4)
         assert [a.is_greedy for a in answers] == [a.is_greedy for a in expected]
 
@@ -143,7 +145,7 @@ def test_the_numbers_are_those_of_the_padded_engine(name: str) -> None:
 def test_models_that_cannot_take_the_tree_are_served_padded(name: str) -> None:
     model = random_model(PADDED[name]())
     assert isinstance(choose_engine(model, ModelArgs(), [2]), PaddedEngine)
-    with pytest.raises(ModelError, match="engine=tree: .* engine=padded serves it"):
+    with pytest.raises(ModelError, match=r"engine=tree: .* engine=padded serves it"):
         choose_engine(model, ModelArgs(engine="tree"), [2])
 
 
@@ -172,9 +174,12 @@ asked = st.builds(
 
 
 @settings(max_examples=40, deadline=None)
-@given(requests=asked, pack=st.integers(1, 40), more=st.integers(0, 40))
-def test_any_requests_in_any_packs_are_what_they_are_alone(requests: list[TokenRequest], pack: int, more: int) -> None:
+@given(requests=asked, pack=st.integers(1, 40), more=st.integers(0, 40), block=st.integers(0, 40))
+def test_any_requests_in_any_packs_are_what_they_are_alone(
+    requests: list[TokenRequest], pack: int, more: int, block: int
+) -> None:
     engine = TreeEngine(llama(), Limits(pack, pack + more), padded_engine(llama()), float("inf"))
+    engine._scorer._block = block
     answers = engine.score(requests, nothing)
     assert [a.logprob for a in answers] == pytest.approx([alone(request) for request in requests], abs=1e-4)
 
