@@ -59,7 +59,7 @@ class HuggingFaceLM:
         args: ModelArgs,
         *,
         name: str,
-        identify: Callable[[], str | None] = lambda: None,
+        identify: Callable[[], str] | None = None,
     ) -> None:
         self.name = name
         self.max_length = args.max_length or window_of(config, tokenizer)
@@ -78,11 +78,11 @@ class HuggingFaceLM:
     @cached_property
     def fingerprint(self) -> str | None:
         """What the answers depend on, as one hash; None for a model in memory, whose weights may change."""
-        return self._identify()
+        return None if self._identify is None else self._identify()
 
     @cached_property
     def engine(self) -> Engine:
-        return choose_engine(self._load(), self._args, self._eos_ids)
+        return choose_engine(self._load(), self._args, self._eos_ids, remembers=self._identify is not None)
 
     def prepare(self) -> None:
         """Read the weights now. Raises ModelError if that fails."""

@@ -65,14 +65,18 @@ class TreeEngine:
     """An `Engine` that scores by the tree and writes as the padded engine does.
 
     Requests of more than `reach` tokens, for which it is not known that the model takes the tree's masks, go to
-    the padded engine. Raises ModelError when not even one token fits into memory, or the model fails.
+    the padded engine. With `remembers`, for weights that nobody changes, the path that one call ends with stays in
+    the cache for the next. Raises ModelError when not even one token fits into memory, or the model fails.
     """
 
-    def __init__(self, model: Any, limits: Limits, padded: PaddedEngine, reach: float) -> None:
+    def __init__(
+        self, model: Any, limits: Limits, padded: PaddedEngine, reach: float, *, remembers: bool = False
+    ) -> None:
         self._model = model
         self._padded = padded
         self._limits = limits
         self._reach = reach
+        self._remembers = remembers
         self._scorer = TreeScorer(model, padded.scorer.head, BLOCK if model.device.type == "cpu" else 0)
 
     def score(self, requests: Sequence[TokenRequest], on_progress: OnProgress) -> list[Loglikelihood]:
@@ -108,7 +112,8 @@ class TreeEngine:
                         yield {i: Loglikelihood(logprob, greedy, requests[i].truncated) for i in places}
                     left = [i for i in left if i not in answered]
         finally:
-            self._scorer.forget()
+            if not self._remembers:
+                self._scorer.forget()
 
     def _pass_by_pass(self, requests: Sequence[TokenRequest]) -> Iterator[tuple[Question, float, bool]]:
         """Questions as they are answered. Some are left over when memory runs out: the next plan is for less."""
@@ -213,8 +218,11 @@ class TreeScorer:
             self._cache.crop(-excess)
 
 
-def choose_engine(model: Any, args: ModelArgs, eos_ids: Iterable[int]) -> Engine:
-    """The engine that the arguments name. Raises ModelError where that is the tree and the model cannot take it."""
+def choose_engine(model: Any, args: ModelArgs, eos_ids: Iterable[int], *, remembers: bool = False) -> Engine:
+    """The engine that the arguments name; `remembers` as in `TreeEngine`.
+
+    Raises ModelError where that is the tree and the model cannot take it.
+    """
     device = model.device
     padded = PaddedEngine(model, scoring_budget(device, args), writing_budget(device, args), eos_ids)
     if args.engine == "padded":
@@ -222,7 +230,7 @@ def choose_engine(model: Any, args: ModelArgs, eos_ids: Iterable[int]) -> Engine
     with evaluating(model):
         reach = proven_reach(model, padded.scorer)
     if reach:
-        return TreeEngine(model, pass_limits(device, args), padded, reach)
+        return TreeEngine(model, pass_limits(device, args), padded, reach, remembers=remembers)
     if args.engine == "tree":
         raise ModelError(
             f"model argument engine=tree: {type(model).__name__} gives other numbers with the tree's attention masks, "

@@ -205,6 +205,19 @@ def test_waves_share_what_they_begin_with(monkeypatch: pytest.MonkeyPatch) -> No
     assert [a.logprob for a in answers] == pytest.approx([a.logprob for a in expected], abs=1e-4)
 
 
+@pytest.mark.parametrize(("remembers", "read_again"), [(True, 0), (False, 40)])
+def test_the_next_call_goes_on_from_the_last_where_weights_stay(remembers: bool, read_again: int) -> None:
+    model = random_model(TREE["llama"][0]())
+    engine = TreeEngine(model, Limits(8, 48), padded_engine(model), float("inf"), remembers=remembers)
+    first, second = ([TokenRequest((*range(40), 50 + doc), (5,)) for doc in docs] for docs in (range(4), range(4, 9)))
+    engine.score(first, nothing)
+    counts = computed(model)
+    answers = engine.score(second, nothing)
+    assert sum(counts) == read_again + 5
+    expected = padded_engine(model).score(second, nothing)
+    assert [a.logprob for a in answers] == pytest.approx([a.logprob for a in expected], abs=1e-4)
+
+
 def test_only_scored_positions_reach_the_output_layer() -> None:
     model = random_model(TREE["llama"][0]())
     engine = TreeEngine(model, Limits(LARGE, LARGE), padded_engine(model), float("inf"))
