@@ -51,7 +51,7 @@ from pytest_llmeval._models.scoring import only_at
 
 
 #: Tokens that attend together on a processor; other devices gain less from fewer keys than from larger products.
-BLOCK = 96
+BLOCK = 64
 #: So many passes are planned at once.
 WAVE_PASSES = 64
 #: Settings of a model that make it read long sequences in another way than short ones.
