@@ -274,7 +274,7 @@ def _agree(pairs: Sequence[tuple[float, float]], dtype: torch.dtype) -> bool:
     """Whether values are the same up to rounding, seen against how they spread."""
     found, expected = torch.tensor(pairs, dtype=torch.float64).T
     eps = torch.finfo(dtype).eps
-    bound = eps**0.5 * expected.std() + 8 * eps * expected.abs().max()
+    bound = eps**0.5 * expected.std() + 2 * eps * expected.abs().max()
     return bool((found - expected).square().mean().sqrt() <= bound)
 
 
