@@ -19,6 +19,13 @@ import tempfile
 from pathlib import Path
 
 
+#: What one suite used, by name; a pair is the task's and the plain test's.
+Measured = dict[str, float]
+Pair = tuple[Measured, Measured]
+
+#: Memory is compared with a suite so many times smaller.
+FEWER = 5
+
 TASK = """\
 task: plain_yes
 dataset_path: json
@@ -46,18 +53,14 @@ def llmeval_model():
 PLAIN = """\
 import pytest
 
-@pytest.fixture(scope="session")
-def model():
-    return object()
-
 @pytest.mark.parametrize("doc", range({docs}))
-def test_doc(doc, model, request):
-    request.node.user_properties.append(("acc", 1.0))
+def test_doc(doc):
+    pass
 """
 
 #: Measures from inside: clocks at the borders of collection and run, memory after each.
 PROBE = """\
-import gc, json, os, time
+import gc, json, os, time, tracemalloc
 import pytest
 
 MARKS = {}
@@ -65,8 +68,7 @@ APART = {"open": 0.0, "score": 0.0}
 
 def memory():
     gc.collect()
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return tracemalloc.get_traced_memory()[0]
 
 def mark(name):
     MARKS[name] = (time.process_time(), memory())
@@ -84,10 +86,14 @@ def timed(owner, name, key):
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session):
     if os.environ["SUITE"] == "task":
-        import datasets  # an import is a fixed price, not one per doc
+        # Imports are a fixed price, not one per doc.
+        import datasets
+        import pytest_llmeval._hooks
         from pytest_llmeval._evaluate import Evaluation
         timed(Evaluation, "open", "open")
         timed(Evaluation, "score", "score")
+    if os.environ["TRACE"]:
+        tracemalloc.start()
     mark("start")
 
 @pytest.hookimpl(trylast=True)
@@ -113,14 +119,21 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        write_suites(root, options.docs)
-        pairs = [(run(root, "task"), run(root, "plain")) for _ in range(options.pairs)]
-    report(options.docs, pairs)
+        pairs = run_pairs(root / "time", options.docs, options.pairs)
+        (many,) = run_pairs(root / "many", options.docs, 1, trace=True)
+        (few,) = run_pairs(root / "few", options.docs // FEWER, 1, trace=True)
+    report(options.docs, pairs, many, few)
+
+
+def run_pairs(root: Path, docs: int, pairs: int, *, trace: bool = False) -> list[Pair]:
+    """Memory is traced in runs of its own, for that takes time."""
+    write_suites(root, docs)
+    return [(run(root, "task", trace), run(root, "plain", trace)) for _ in range(pairs)]
 
 
 def write_suites(root: Path, docs: int) -> None:
     for suite in ("task", "plain"):
-        (root / suite).mkdir()
+        (root / suite).mkdir(parents=True)
         (root / suite / "probe.py").write_text(PROBE)
     with (root / "task" / "docs.jsonl").open("w") as out:
         for i in range(docs):
@@ -130,10 +143,16 @@ def write_suites(root: Path, docs: int) -> None:
     (root / "plain" / "test_plain.py").write_text(PLAIN.format(docs=docs))
 
 
-def run(root: Path, suite: str) -> dict[str, float]:
+def run(root: Path, suite: str, trace: bool) -> Measured:
     """One suite in a process of its own; seconds of CPU time and bytes, without what is the task's own work."""
     out = root / f"{suite}.json"
-    environment = {**os.environ, "SUITE": suite, "PROBE_OUT": str(out), "HF_DATASETS_CACHE": str(root / "cache")}
+    environment = {
+        **os.environ,
+        "SUITE": suite,
+        "TRACE": "yes" * trace,
+        "PROBE_OUT": str(out),
+        "HF_DATASETS_CACHE": str(root / "cache"),
+    }
     target = "plain_yes.yaml" if suite == "task" else "test_plain.py"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "probe", "-p", "no:cacheprovider", target]
     done = subprocess.run(command, cwd=root / suite, env=environment, capture_output=True, text=True, check=False)
@@ -152,17 +171,17 @@ def run(root: Path, suite: str) -> dict[str, float]:
     }
 
 
-def report(docs: int, pairs: list[tuple[dict[str, float], dict[str, float]]]) -> None:
+def report(docs: int, pairs: list[Pair], many: Pair, few: Pair) -> None:
     print(f"{docs} docs, medians of {len(pairs)} pairs, CPU time; Python {sys.version.split()[0]}")
     print(f"{'':24} {'task':>12} {'plain test':>12} {'ratio':>7}")
-    for key, unit, scale in (
-        ("collect", "us/item", 1e6),
-        ("run", "us/item", 1e6),
-        ("bytes collected", "bytes/item", 1),
-        ("bytes at the end", "bytes/item", 1),
-    ):
-        row(f"{key} ({unit})", pairs, lambda side, key=key: side[key], scale / docs)
+    for key in ("collect", "run"):
+        row(f"{key} (us/item)", pairs, lambda side, key=key: side[key], 1e6 / docs)
     row("collect + run (s)", pairs, lambda side: side["collect"] + side["run"], 1.0, digits=2)
+    fewer = docs // FEWER
+    for key in ("bytes collected", "bytes at the end"):
+        # What a doc more costs: imports and other fixed prices cancel out.
+        task, plain = ({key: a[key] - b[key]} for a, b in zip(many, few, strict=True))
+        row(f"{key} (per item)", [(task, plain)], lambda side, key=key: side[key], 1 / (docs - fewer))
     for key in ("open", "score"):
         value = statistics.median(task[key] for task, _ in pairs)
         print(f"{'the task itself: ' + key:24} {value / docs * 1e6:12.1f} us/item")

@@ -17,7 +17,7 @@ from pytest_llmeval._report import VariantReport
 from pytest_llmeval._report import append_step_summary
 from pytest_llmeval._report import gather
 from pytest_llmeval._report import write_report
-from pytest_llmeval._run import Session
+from pytest_llmeval._session import Session
 
 
 def close(session: Session, reporter: pytest.TerminalReporter) -> None:

@@ -21,7 +21,6 @@ from pytest_llmeval._errors import DataError
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._errors import LLMEvalWarning
 from pytest_llmeval._errors import SettingError
-from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._evaluate import OpenTask
 from pytest_llmeval._items import DocItem
 from pytest_llmeval._items import GateItem
@@ -29,11 +28,11 @@ from pytest_llmeval._items import doc_of
 from pytest_llmeval._items import variant_of
 from pytest_llmeval._lint import Finding
 from pytest_llmeval._lint import lint
-from pytest_llmeval._run import Session
-from pytest_llmeval._run import inline_tasks
 from pytest_llmeval._run import run_doc
 from pytest_llmeval._run import run_gate
 from pytest_llmeval._run import run_score
+from pytest_llmeval._session import Session
+from pytest_llmeval._session import inline_tasks
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import looks_like_task
@@ -103,7 +102,7 @@ class TaskModule(pytest.Module):
         session.collected[self.found.name] = self.found
         self.docs = []
         if session.lint_only:
-            return [_lint_function([f for task in self.tasks() for f in self._findings(task, None)])]
+            return [_lint_function(session, [f for task in self.tasks() for f in self._findings(task, None)])]
         functions: list[Callable[..., None]] = []
         for task in self.tasks():
             session.collected[task.name] = task
@@ -115,18 +114,21 @@ class TaskModule(pytest.Module):
                 continue
             try:
                 opened = session.evaluation.open(task)
+                if not (self.config.option.collectonly or session.looks_only):
+                    opened.check_examples()
             except DataError as error:
                 session.lacking[task.name] = str(error)
                 functions.append(_data_function(session, str(error)))
                 continue
             self._report(self._findings(task, opened))
+            session.with_docs.add(task.name)
             self.docs += [DocItem(f"{prefix}{index}", opened, index) for index in opened.asked]
         if self.docs:
-            functions.append(_doc_function())
+            functions.append(_doc_function(session))
         if self.gates:
-            functions.append(_gate_function())
+            functions.append(_gate_function(session))
         elif isinstance(self.found, Group):
-            functions.append(_score_function())
+            functions.append(_score_function(session, self.found))
         return functions
 
     def _findings(self, task: Task, opened: OpenTask | None) -> list[Finding]:
@@ -136,7 +138,7 @@ class TaskModule(pytest.Module):
         """Errors end the collection of this file; warnings are pytest's, or errors as well if asked for."""
         errors = [f for f in findings if f.severity == "error" or self.llmeval_session.settings.strict]
         if errors:
-            raise TaskFileError(self.path, "\n".join(str(finding) for finding in errors))
+            raise LLMEvalError("\n".join(str(finding) for finding in errors))
         for finding in findings:
             warnings.warn_explicit(str(finding), LLMEvalWarning, str(finding.path), finding.line or 1)
 
@@ -151,24 +153,25 @@ class TaskModule(pytest.Module):
         return function
 
 
-def _doc_function() -> Callable[..., None]:
-    def doc(llmeval_doc: DocItem, llmeval_model: Any, request: pytest.FixtureRequest) -> None:
-        run_doc(request.node, llmeval_doc.opened, llmeval_doc.index, llmeval_model)
+# The functions ask the session for their item: a `request` fixture would cost every doc some 20 us.
+def _doc_function(session: Session) -> Callable[..., None]:
+    def doc(llmeval_doc: DocItem, llmeval_model: Any) -> None:
+        run_doc(session, session.item, llmeval_doc.opened, llmeval_doc.index, llmeval_model)
 
     return doc
 
 
-def _gate_function() -> Callable[..., None]:
-    def gate(llmeval_gate: GateItem, llmeval_model: Any, request: pytest.FixtureRequest) -> None:
-        run_gate(request.node, llmeval_gate.owner, llmeval_gate.gate, llmeval_model)
+def _gate_function(session: Session) -> Callable[..., None]:
+    def gate(llmeval_gate: GateItem, llmeval_model: Any) -> None:
+        run_gate(session, session.item, llmeval_gate.owner, llmeval_gate.gate, llmeval_model)
 
     marked: Callable[..., None] = pytest.mark.llmeval_gate(gate)
     return marked
 
 
-def _score_function() -> Callable[..., None]:
-    def score(llmeval_model: Any, request: pytest.FixtureRequest) -> None:
-        run_score(request.node, request.node.parent.found, llmeval_model)
+def _score_function(session: Session, group: Group) -> Callable[..., None]:
+    def score(llmeval_model: Any) -> None:
+        run_score(session, session.item, group, llmeval_model)
 
     return score
 
@@ -191,12 +194,10 @@ def _skipping(name: str, reason: str) -> Callable[..., None]:
     return skipping
 
 
-def _lint_function(findings: list[Finding]) -> Callable[..., None]:
-    def lint(request: pytest.FixtureRequest) -> None:
-        strict = request.node.parent.llmeval_session.settings.strict
-        lines = [str(finding) for finding in findings]
-        if any(finding.severity == "error" or strict for finding in findings):
-            pytest.fail("\n".join(lines), pytrace=False)
+def _lint_function(session: Session, findings: list[Finding]) -> Callable[..., None]:
+    def lint() -> None:
+        if any(finding.severity == "error" or session.settings.strict for finding in findings):
+            pytest.fail("\n".join(str(finding) for finding in findings), pytrace=False)
         for finding in findings:
             warnings.warn_explicit(str(finding), LLMEvalWarning, str(finding.path), finding.line or 1)
 

@@ -35,6 +35,7 @@ from pytest_llmeval._instances import Instance
 from pytest_llmeval._instances import RenderedDoc
 from pytest_llmeval._instances import instances_for
 from pytest_llmeval._instances import render_doc
+from pytest_llmeval._instances import written_kwargs
 from pytest_llmeval._metrics import CodeRunner
 from pytest_llmeval._plain import plain_or_text
 from pytest_llmeval._registry import Registry
@@ -68,6 +69,10 @@ class OpenTask:
         self.asked: Sequence[int] = select(len(self.docs), settings)
         self._shots = Shots(task, self.docs, settings)
 
+    def check_examples(self) -> None:
+        """Raise DataError if the examples that stand before every doc cannot be had."""
+        self._shots.check()
+
     def render(self, index: int) -> RenderedDoc:
         return render_doc(self.task, index, self.docs[index])
 
@@ -84,6 +89,8 @@ class Evaluation:
         self.ledger = Ledger()
         #: Task name -> (docs asked for, docs of the data set), of every task opened here or in a worker.
         self.sizes: dict[str, tuple[int, int]] = {}
+        #: variant -> what result files say of a model that answered, here or in a worker.
+        self.described: dict[str, Mapping[str, Any]] = {}
         self._source = DataSource()
         self._open: dict[str, OpenTask] = {}
         self._wave = FIRST_WAVE
@@ -125,6 +132,7 @@ class Evaluation:
         if reason := self.refusal(task):
             raise SandboxError(reason)
         opened, known = self.open(task), self.ledger.of(variant, task.name)
+        opened.check_examples()
         missing = [index for index in indices if index not in known]
         done = 0
         while done < len(missing):
@@ -133,6 +141,8 @@ class Evaluation:
             done += len(wave)
             if progress:
                 progress(done, len(missing))
+            if variant not in self.described:
+                self.described[variant] = _facts_of(lm)
 
     def wave_size(self) -> int:
         """How many docs the next wave should hold, judged by how long the last ones took."""
@@ -272,6 +282,12 @@ def _watched(lm: Any, progress: Progress | None, done: int, size: int, total: in
         lm.on_progress = None
 
 
+def _facts_of(lm: LM) -> dict[str, Any]:
+    """What the model says of itself, as plain data; nothing if it has no `describe`."""
+    describe: Callable[[], Mapping[str, Any]] = getattr(lm, "describe", dict)
+    return {name: plain_or_text(value) for name, value in describe().items()}
+
+
 def _chat_of(lm: LM) -> ChatTemplate:
     template = getattr(lm, "apply_chat_template", None)
     if template is None:
@@ -287,7 +303,7 @@ def _arguments(opened: OpenTask, instance: Instance) -> list[Any]:
     """What a sample file says was sent: generation settings as the task and the user wrote them."""
     if instance.kind != "generate_until":
         return list(instance.arguments)
-    return [instance.arguments[0], {**opened.task.generation_kwargs, **opened.settings.gen_kwargs}]
+    return [instance.arguments[0], written_kwargs(opened.task, opened.settings)]
 
 
 def evaluate(paths: Iterable[str | Path], lm: LM, settings: Settings | None = None) -> dict[str, Summary]:

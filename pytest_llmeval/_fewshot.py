@@ -35,6 +35,19 @@ class Shots:
         #: Indices into the pool, of doc 0, 1, ... as far as drawn; or why there are none.
         self._drawn: list[tuple[int, ...] | DataError] = []
 
+    def check(self) -> None:
+        """Raise DataError if no doc can have its examples: there is no pool, or too small a one.
+
+        A doc may still have too few of its own, where copies of it are in the pool.
+        """
+        if self._n == 0:
+            return
+        pool = self._docs.fewshot_pool()
+        # Where the docs are their own pool, each has all but itself.
+        have = len(pool) - (self._same_split and len(pool) == len(self._docs))
+        if have < self._n:
+            raise self._too_few(have, pool)
+
     def for_doc(self, index: int) -> tuple[DocData, ...]:
         """The examples of one doc, in the order in which they are shown.
 

@@ -16,11 +16,11 @@ from pytest_llmeval._options import value_of
 from pytest_llmeval._output import prepare_output
 from pytest_llmeval._run import OUTCOME
 from pytest_llmeval._run import RECORD
-from pytest_llmeval._run import SESSION
-from pytest_llmeval._run import Session
-from pytest_llmeval._run import is_worker
 from pytest_llmeval._run import owner_of
 from pytest_llmeval._serve import Models
+from pytest_llmeval._session import SESSION
+from pytest_llmeval._session import Session
+from pytest_llmeval._session import is_worker
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Task
 
@@ -58,6 +58,7 @@ class Running:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.on_worker = is_worker(session.config)
 
     @pytest.hookimpl(tryfirst=True)  # before -m and -k look at markers
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -81,7 +82,8 @@ class Running:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-        if not is_worker(item.config) or owner_of(item) is None:
+        self.session.item = item
+        if not self.on_worker or owner_of(item) is None:
             return None
         _xdist.run_silently(item, nextitem)
         return True
@@ -93,7 +95,7 @@ class Running:
         report = yield
         if call.when == "call" and (outcome := item.stash.get(OUTCOME, None)):
             report.llmeval_outcome = outcome  # type: ignore[attr-defined]
-            if is_worker(item.config) and (record := item.stash.get(RECORD, None)):
+            if self.on_worker and (record := item.stash.get(RECORD, None)):
                 variant, task, result = record
                 report.llmeval = [variant, task, result.to_list()]  # type: ignore[attr-defined]
         return report
@@ -106,8 +108,14 @@ class Running:
         return STATUS.get(outcome) if outcome and report.passed else None
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        close(self.session, terminalreporter)
+        # Workers have a terminal summary too, which nobody sees.
+        if not self.on_worker:
+            close(self.session, terminalreporter)
 
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if is_worker(session.config):
+    @pytest.hookimpl(wrapper=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
+        if self.on_worker:
             _xdist.publish_results(self.session)
+        yield
+        if self.session.unwritten and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED

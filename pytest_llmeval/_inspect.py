@@ -12,7 +12,7 @@ from pytest_llmeval._instances import Instance
 from pytest_llmeval._items import DocItem
 from pytest_llmeval._items import doc_of
 from pytest_llmeval._options import value_of
-from pytest_llmeval._run import Session
+from pytest_llmeval._session import Session
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 

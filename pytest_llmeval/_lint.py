@@ -24,8 +24,10 @@ from pytest_llmeval import _filters
 from pytest_llmeval import _template
 from pytest_llmeval._errors import TemplateError
 from pytest_llmeval._metrics import METRIC_NAMES
+from pytest_llmeval._metrics import metrics_of
 from pytest_llmeval._task import FewshotSpec
 from pytest_llmeval._task import Field
+from pytest_llmeval._task import FilterStep
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile.fields import ConstantIndices
 from pytest_llmeval._taskfile.generation import resolve
@@ -206,6 +208,33 @@ def _check_repeats(task: Task) -> Iterator[_Odd]:
         yield "repeats", f"greedy decoding gives the same text {task.repeats} times; set do_sample: true", "warning"
 
 
+def _check_samples_asked_for(task: Task) -> Iterator[_Odd]:
+    """Filters and metrics that need more responses to a doc than it gets: every doc would be an error."""
+    needed = max((k for metric in metrics_of(task) if metric.code is not None for k in metric.code.k), default=0)
+    for position, spec in enumerate(task.filters):
+        left: int | None = task.repeats
+        for step in spec.steps:
+            if left is not None and step.name == "take_first_k" and step.options["k"] > left:
+                message = f"filter {spec.name} takes the first {step.options['k']} of {left} responses; raise repeats"
+                yield f"filter_list[{position}]", message, "error"
+                break
+            left = _left_by(step, left)
+        else:
+            if left is not None and left < needed:
+                message = f"pass@{needed} is not defined for {left} samples, which filter {spec.name} leaves"
+                mend = "; raise repeats, and end the filter in take_first_k"
+                yield "metric_list", message + mend, "error"
+
+
+def _left_by(step: FilterStep, responses: int | None) -> int | None:
+    """How many responses a step leaves; None where a function of the task decides."""
+    if responses is None or step.function is not None:
+        return None
+    if step.name == "take_first_k":
+        return int(step.options["k"])
+    return 1 if step.name in ("take_first", "majority_vote") else responses
+
+
 def _check_shots(task: Task) -> Iterator[_Odd]:
     shots = task.fewshot
     if shots.samples is not None and shots.split is not None:
@@ -240,6 +269,7 @@ _CHECKS: tuple[Callable[[Task], Iterator[_Odd]], ...] = (
     _check_choices,
     _check_generation,
     _check_repeats,
+    _check_samples_asked_for,
     _check_shots,
     _check_metrics,
 )

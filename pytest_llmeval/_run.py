@@ -11,189 +11,35 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from contextlib import contextmanager
-from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_llmeval._engine import LM
-from pytest_llmeval._errors import DataError
 from pytest_llmeval._errors import LLMEvalError
-from pytest_llmeval._errors import SettingError
-from pytest_llmeval._evaluate import Evaluation
 from pytest_llmeval._evaluate import OpenTask
 from pytest_llmeval._gates import Gate
-from pytest_llmeval._gates import Rule
-from pytest_llmeval._gates import gates_for
-from pytest_llmeval._gates import parse_rule
-from pytest_llmeval._items import doc_of
 from pytest_llmeval._items import gate_of
 from pytest_llmeval._items import variant_of
-from pytest_llmeval._options import origin_of
-from pytest_llmeval._options import value_of
-from pytest_llmeval._progress import ProgressLine
-from pytest_llmeval._registry import Registry
 from pytest_llmeval._results import DocResult
-from pytest_llmeval._results import Summary
-from pytest_llmeval._serve import Models
-from pytest_llmeval._settings import Settings
+from pytest_llmeval._session import Session
+from pytest_llmeval._session import is_worker
+from pytest_llmeval._session import nothing
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
-from pytest_llmeval._verdicts import Verdict
-from pytest_llmeval._verdicts import judge
 
-
-#: Docs of one task that go to one xdist worker together: whole waves, and short queues in the scheduler.
-CHUNK = 1000
 
 #: (variant, task name, result) of a doc item that ran, for its report.
 RECORD = pytest.StashKey[tuple[str, str, DocResult]]()
 #: How a doc or gate item ended, for its report: a key of `_report.STATUS`.
 OUTCOME = pytest.StashKey[str]()
-SESSION = pytest.StashKey["Session"]()
 
 
-class Session:
-    """What of ours lives as long as the pytest session."""
-
-    def __init__(self, config: pytest.Config, settings: Settings, models: Models) -> None:
-        self.config = config
-        self.settings = settings
-        self.models = models
-        self.registry = Registry(_search_folders(config), root=config.rootpath)
-        self.evaluation = Evaluation(settings, self.registry)
-        self.lint_only: bool = bool(value_of(config, "lint"))
-        self.wrong: str = value_of(config, "wrong") or "pass"
-        self.missing_data: str = _one_of(config, "llmeval_missing_data", ("fail", "skip"))
-        self.inconclusive: str = _one_of(config, "llmeval_inconclusive", ("pass", "fail"))
-        #: Why the session cannot run as asked: told when all is collected, which is when pytest takes usage errors.
-        self.problem: str | None = None
-        self.rules: list[Rule] = []
-        try:
-            self.rules = _read_rules(config)
-        except SettingError as error:
-            self.problem = str(error)
-        self.looks_only: bool = bool(value_of(config, "list") or value_of(config, "show"))
-        #: Task name -> why its data cannot be had.
-        self.lacking: dict[str, str] = {}
-        self.progress = ProgressLine(config)
-        #: (variant, task) -> the docs that will run, in item order, each with its place in that order.
-        self.selected: dict[tuple[str, str], dict[int, int]] = {}
-        #: variant -> how reports call the model.
-        self.model_names: dict[str, str] = {}
-        #: Verdicts in the order in which they were given: (variant, node id) -> verdict.
-        self.verdicts: dict[tuple[str, str], Verdict] = {}
-        #: Task or group name -> value, of everything that was collected here or in a worker.
-        self.collected: dict[str, Task | Group] = {}
-        #: (variant, node id) of the gates that were to run, here or in a worker.
-        self.selected_gates: list[tuple[str, str]] = []
-        self.started = datetime.now()
-        #: Whether a result file could not be written: the run then fails.
-        self.unwritten = False
-        self._matched: set[Rule] = set()
-
-    def gates_of(self, owner: Task | Group) -> tuple[Gate, ...]:
-        """The gates of a task or group: its own, then those of the configuration that name it."""
-        self._matched.update(rule for rule in self.rules if rule.selects(owner))
-        return gates_for(owner, self.rules, self.leaves(owner))
-
-    def idle_rule(self) -> Rule | None:
-        """A gate of the command line that selects nothing. Those of the ini file may be for other files."""
-        return next((r for r in self.rules if r.gate.place.origin.startswith("--") and r not in self._matched), None)
-
-    def refusal(self, task: Task) -> str | None:
-        """Why the task's generated code is not run; remembered, so that its gates say the same."""
-        reason = self.evaluation.refusal(task)
-        if reason is not None:
-            self.lacking[task.name] = reason
-        return reason
-
-    def missing(self, owner: Task | Group, variant: str) -> str | None:
-        """What keeps a verdict from being complete, in words; None if nothing does."""
-        leaves = self.leaves(owner)
-        lacking = [self.lacking[task.name] for task in leaves if task.name in self.lacking]
-        return "; ".join(lacking) or self.evaluation.missing(variant, leaves)
-
-    def values_in(self, path: Path) -> tuple[Task | Group, ...]:
-        """What a file holds: its task or group, and the tasks written inline in a group. Raises LLMEvalError."""
-        found = self.registry.load(path)
-        return (found, *inline_tasks(found)) if isinstance(found, Group) else (found,)
-
-    def leaves(self, owner: Task | Group) -> tuple[Task, ...]:
-        return (owner,) if isinstance(owner, Task) else self.registry.leaves(owner)
-
-    def select(self, items: Iterable[pytest.Item]) -> None:
-        """Note which docs will run: called when nothing will be deselected any more."""
-        self.selected.clear()
-        self.selected_gates = []
-        for item in items:
-            if gate_of(item):
-                self.selected_gates.append((variant_of(item), item.nodeid))
-            if found := doc_of(item):
-                order = self.selected.setdefault((variant_of(item), found.opened.task.name), {})
-                order[found.index] = len(order)
-
-    def wave(self, variant: str, opened: OpenTask, index: int) -> list[int]:
-        """The doc and the selected ones that follow it, as many as the next wave should hold."""
-        order = self.selected.get((variant, opened.task.name), {})
-        place = order.get(index)
-        if place is None:
-            return [index]
-        docs = list(order)[place : place + self.evaluation.wave_size()]
-        if is_worker(self.config):
-            docs = [doc for doc in docs if doc // CHUNK == index // CHUNK]
-        return docs
-
-    def score_scope(self, owner: Task | Group, variant: str, lm: LM, *, skip: Callable[[Task, int], bool]) -> None:
-        """Have all docs of a scope answered but those that `skip` leaves to others."""
-        for task in self.leaves(owner):
-            opened = self.evaluation.open(task)
-            docs = [index for index in opened.asked if not skip(task, index)]
-            self.evaluation.score(lm, variant, task, docs, self.progress.of(task.name))
-
-    def verdict(self, owner: Task | Group, variant: str, gate: Gate) -> Verdict:
-        summary = self.summary(owner, variant)
-        return judge(gate, summary, missing=self.missing(owner, variant))
-
-    def result_of(self, name: str, variant: str, lm: LM) -> Summary:
-        """The numbers of a task or group by name, over all docs that this run asks for. Raises LLMEvalError."""
-        owner = self.collected.get(name) or self.registry.find(name, self.config.rootpath)
-        if isinstance(owner, tuple):
-            raise SettingError(f"llmeval_result({name!r}): is a tag of {len(owner)} tasks; name a task or a group")
-        _name_model(self, variant, lm)
-        self.collected.update({value.name: value for value in (*self.leaves(owner), owner)})
-        self.score_scope(owner, variant, lm, skip=_nothing)
-        return self.summary(owner, variant)
-
-    def summary(self, owner: Task | Group, variant: str) -> Summary:
-        if isinstance(owner, Task):
-            return self.evaluation.summary(variant, owner)
-        return self.evaluation.group_summary(variant, owner)
-
-    def failed(self, verdict: Verdict) -> bool:
-        return verdict.outcome == "failed" or (verdict.outcome == "inconclusive" and self.inconclusive == "fail")
-
-
-def inline_tasks(group: Group) -> Iterator[Task]:
-    """The tasks that are written in the group's own file, at any depth."""
-    for member in group.members:
-        if isinstance(member, Task):
-            yield member
-        elif isinstance(member, Group):
-            yield from inline_tasks(member)
-
-
-def is_worker(config: pytest.Config) -> bool:
-    """Whether this process is a worker of pytest-xdist."""
-    return hasattr(config, "workerinput")
-
-
-def run_doc(item: pytest.Item, opened: OpenTask, index: int, lm: LM) -> None:
-    session, variant, task = item.config.stash[SESSION], variant_of(item), opened.task
+def run_doc(session: Session, item: pytest.Item, opened: OpenTask, index: int, lm: LM) -> None:
+    variant, task = variant_of(item), opened.task
     known = session.evaluation.ledger.of(variant, task.name)
     if index not in known:
-        _name_model(session, variant, lm)
+        session.name_model(variant, lm)
         with _plain_failure():
             docs = session.wave(variant, opened, index)
             session.evaluation.score(lm, variant, task, docs, session.progress.of(task.name))
@@ -238,10 +84,10 @@ def _properties(result: DocResult) -> Iterator[tuple[str, object]]:
                 yield (f"{metric},{name}" if several else metric), value
 
 
-def run_gate(item: pytest.Item, owner: Task | Group, gate: Gate, lm: LM) -> None:
-    session, variant = item.config.stash[SESSION], variant_of(item)
-    _name_model(session, variant, lm)
-    if not _complete(item, owner, lm):
+def run_gate(session: Session, item: pytest.Item, owner: Task | Group, gate: Gate, lm: LM) -> None:
+    variant = variant_of(item)
+    session.name_model(variant, lm)
+    if not _complete(session, item, owner, lm):
         return
     verdict = session.verdict(owner, variant, gate)
     session.verdicts[variant, item.nodeid] = verdict
@@ -251,25 +97,23 @@ def run_gate(item: pytest.Item, owner: Task | Group, gate: Gate, lm: LM) -> None
         pytest.fail(verdict.sentence, pytrace=False)
 
 
-def run_score(item: pytest.Item, owner: Group, lm: LM) -> None:
+def run_score(session: Session, item: pytest.Item, owner: Group, lm: LM) -> None:
     """The one item of a group without gates: have its docs answered, so that the report shows the group."""
-    session, variant = item.config.stash[SESSION], variant_of(item)
-    _name_model(session, variant, lm)
-    if _complete(item, owner, lm) and (missing := session.missing(owner, variant)):
+    variant = variant_of(item)
+    if reason := session.left_out(owner, variant):
+        pytest.skip(reason)
+    session.name_model(variant, lm)
+    if _complete(session, item, owner, lm) and (missing := session.missing(owner, variant)):
         pytest.fail(f"{owner.name}: {missing}", pytrace=False)
 
 
-def _complete(item: pytest.Item, owner: Task | Group, lm: LM) -> bool:
+def _complete(session: Session, item: pytest.Item, owner: Task | Group, lm: LM) -> bool:
     """Have what is missing in a scope answered; False on a worker, where the controller judges."""
-    session, variant = item.config.stash[SESSION], variant_of(item)
     worker = is_worker(item.config)
-    with _plain_failure(skip=session.missing_data == "skip"):
-        session.score_scope(owner, variant, lm, skip=_left_to_others(session, item) if worker else _nothing)
+    session.score_scope(owner, variant_of(item), lm, skip=_left_to_others(session, item) if worker else nothing)
+    if not worker and (reason := session.excuse(owner)):
+        pytest.skip(reason)
     return not worker
-
-
-def _nothing(task: Task, index: int) -> bool:
-    return False
 
 
 def _left_to_others(session: Session, item: pytest.Item) -> Callable[[Task, int], bool]:
@@ -312,41 +156,10 @@ def owner_of(item: pytest.Item) -> Task | Group | None:
     return owner if isinstance(owner, Group) and item.name.startswith("score") else None
 
 
-def _name_model(session: Session, variant: str, lm: LM) -> None:
-    if variant not in session.model_names:
-        session.model_names[variant] = variant or str(getattr(lm, "name", "") or type(lm).__name__)
-
-
 @contextmanager
-def _plain_failure(*, skip: bool = False) -> Iterator[None]:
-    """Errors of a user's making fail the item with their message alone; with `skip`, missing data skips it."""
+def _plain_failure() -> Iterator[None]:
+    """Errors of a user's making fail the item with their message alone."""
     try:
         yield
     except LLMEvalError as error:
-        message, skipped = str(error), skip and isinstance(error, DataError)
-    else:
-        return
-    # Raised out here, so that the failure does not drag the error along as its cause.
-    if skipped:
-        pytest.skip(message)
-    pytest.fail(message, pytrace=False)
-
-
-def _one_of(config: pytest.Config, name: str, allowed: tuple[str, ...]) -> str:
-    value = str(config.getini(name))
-    if value not in allowed:
-        raise SettingError(f"ini {name}: expected {' or '.join(allowed)}, got {value!r}")
-    return value
-
-
-def _read_rules(config: pytest.Config) -> list[Rule]:
-    lines = [("ini llmeval_gates", line) for line in config.getini("llmeval_gates")]
-    lines += [(origin_of(config, "fail-on"), line) for line in value_of(config, "fail-on") or ()]
-    return [parse_rule(line, origin=origin) for origin, line in lines]
-
-
-def _search_folders(config: pytest.Config) -> list[Path]:
-    """Where names of tasks are looked up besides near the file that uses them."""
-    patterns = [str(pattern) for pattern in config.getini("llmeval_files")]
-    named = [config.rootpath / pattern.split("*")[0] for pattern in patterns]
-    return sorted({folder for folder in named if folder.is_dir()})
+        raise pytest.fail.Exception(str(error), pytrace=False) from None

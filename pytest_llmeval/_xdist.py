@@ -24,9 +24,9 @@ from pytest_llmeval._gates import Gate
 from pytest_llmeval._items import gate_of
 from pytest_llmeval._items import variant_of
 from pytest_llmeval._results import DocResult
-from pytest_llmeval._run import CHUNK
-from pytest_llmeval._run import Session
 from pytest_llmeval._run import owner_of
+from pytest_llmeval._session import CHUNK
+from pytest_llmeval._session import Session
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 
@@ -52,12 +52,12 @@ def publish_collection(session: Session, items: Iterable[pytest.Item], problem: 
         owner = owner_of(item)
         if owner is not None:
             found = gate_of(item)
-            gate_id = found.gate.id if found else None
-            gates.append([item.nodeid, list(item.location), owner.name, gate_id, variant_of(item)])
+            gate_id, variant = found.gate.id if found else None, variant_of(item)
+            skip = None if found or isinstance(owner, Task) else session.left_out(owner, variant)
+            gates.append([item.nodeid, list(item.location), owner.name, gate_id, variant, skip])
     session.config.workeroutput[OUTPUT] = {  # type: ignore[attr-defined]
         "gates": gates,
         "owners": {name: str(owner.path) for name, owner in session.collected.items()},
-        "lacking": session.lacking,
     }
 
 
@@ -73,6 +73,9 @@ def publish_results(session: Session) -> None:
         sizes={task: list(sizes) for task, sizes in evaluation.sizes.items()},
         paths={task: str(evaluation.path_of(task)) for _, task in evaluation.ledger.scored()},
         models=session.model_names,
+        lacking=session.lacking,
+        unasked=[[*key, reason] for key, reason in session.unasked.items()],
+        described=evaluation.described,
     )
 
 
@@ -108,7 +111,9 @@ class Controller:
         sizes = {task: tuple(pair) for task, pair in output.get("sizes", {}).items()}
         self.session.evaluation.sizes.update(sizes)
         self.session.model_names.update(output.get("models", {}))
+        self.session.evaluation.described.update(output.get("described", {}))
         self.session.lacking.update(output.get("lacking", {}))
+        self.session.unasked.update({(variant, task): why for variant, task, why in output.get("unasked", ())})
         self.session.selected_gates = [(gate[4], gate[0]) for gate in self.gates.values() if gate[3] is not None]
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
@@ -128,8 +133,9 @@ class Controller:
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         result = yield
         self._restore_tasks()
-        for nodeid, location, owner, gate_id, variant in self.gates.values():
-            self._report(nodeid, tuple(location), *self._judge(nodeid, owner, gate_id, variant))
+        for nodeid, location, owner, gate_id, variant, skip in self.gates.values():
+            judged = ("skipped", skip, {}) if skip else self._judge(nodeid, owner, gate_id, variant)
+            self._report(nodeid, tuple(location), *judged)
         return result
 
     def _add(self, records: Iterable[list[Any]]) -> None:
@@ -148,7 +154,7 @@ class Controller:
     ) -> tuple[str, str | None, Mapping[str, Any]]:
         """(outcome for the report, failure text, numbers)."""
         value = self.session.collected[owner]
-        if self.session.missing_data == "skip" and (reason := self._lacking(value)):
+        if reason := self.session.excuse(value):
             return "skipped", reason, {}
         if gate_id is None:
             missing = self.session.missing(value, variant)
@@ -157,10 +163,6 @@ class Controller:
         self.session.verdicts[variant, nodeid] = verdict
         failed = self.session.failed(verdict)
         return ("failed" if failed else verdict.outcome), verdict.sentence if failed else None, verdict.numbers
-
-    def _lacking(self, owner: Task | Group) -> str | None:
-        names = [task.name for task in self.session.leaves(owner) if task.name in self.session.lacking]
-        return self.session.lacking[names[0]] if names else None
 
     def _report(
         self, nodeid: str, location: tuple[Any, ...], outcome: str, text: str | None, numbers: Mapping[str, Any]

@@ -27,7 +27,7 @@ from pytest_llmeval._settings import Settings
 
 if TYPE_CHECKING:
     from pytest_llmeval._results import Summary
-    from pytest_llmeval._run import Session
+    from pytest_llmeval._session import Session
 
 
 SETTINGS = pytest.StashKey[Settings]()

@@ -40,6 +40,7 @@ FLOOR_PLAN = [
     {"_evaluate"},
     {"_options", "_items"},
     {"_progress", "_serve"},
+    {"_session"},
     {"_run"},
     {"_collect", "_xdist", "_inspect"},
     {"_report"},
@@ -50,7 +51,18 @@ FLOOR_PLAN = [
     {"plugin"},
 ]
 #: Rooms that know pytest; everything else works from a plain Python prompt.
-KNOW_PYTEST = {"_options", "_items", "_progress", "_serve", "_run", "_collect", "_xdist", "_inspect", "_report"} | {
+KNOW_PYTEST = {
+    "_options",
+    "_items",
+    "_progress",
+    "_serve",
+    "_session",
+    "_run",
+    "_collect",
+    "_xdist",
+    "_inspect",
+    "_report",
+} | {
     "_output",
     "_closing",
     "_hooks",

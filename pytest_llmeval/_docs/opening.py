@@ -46,10 +46,15 @@ class LocalData:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What was found so far: folders on this disk, and the splits that functions of task files returned."""
+    """What was found so far: folders on this disk, and the splits that functions of task files returned.
+
+    `unreachable`: data set -> why the hub could not be reached for it. Trying takes half a minute, so the 57 subjects
+    of MMLU try once.
+    """
 
     folders: dict[Path, LocalData] = field(default_factory=dict)
     made: dict[tuple[DocFunction, str], Any] = field(default_factory=dict)
+    unreachable: dict[str, str] = field(default_factory=dict)
 
 
 #: Keys of `dataset_kwargs` that tell `datasets.load_dataset` where to look, not how to read a file.
@@ -95,7 +100,7 @@ def open_split(task: Task, settings: Settings, split: str, opened: Opened) -> An
         return _from_named_files(task, path, settings, split)
     looked: list[str] = []
     local = _find_folder(task, path, settings, looked, opened.folders)
-    return _from_hub(task, path, split, looked) if local is None else _from_folder(task, local, split)
+    return _from_hub(task, path, split, looked, opened) if local is None else _from_folder(task, local, split)
 
 
 def describe(task: Task, split: str | None) -> str:
@@ -251,7 +256,9 @@ def _read(
         raise DataError(f"{describe(task, split)}: {names} cannot be read as {kind} ({reason})") from error
 
 
-def _from_hub(task: Task, path: str, split: str, looked: Sequence[str]) -> datasets.Dataset:
+def _from_hub(task: Task, path: str, split: str, looked: Sequence[str], opened: Opened) -> datasets.Dataset:
+    if path in opened.unreachable:
+        raise DataError(_not_had(task, path, split, looked, opened.unreachable[path]))
     import datasets
 
     refused = {"trust_remote_code", "streaming"}
@@ -261,8 +268,14 @@ def _from_hub(task: Task, path: str, split: str, looked: Sequence[str]) -> datas
             return datasets.load_dataset(path, task.dataset_name, split=split, **kwargs)
     except Exception as error:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise DataError(
-            f"{describe(task, split)}: it cannot be had. Looked for {', '.join(looked)}, and on the Hugging Face hub "
-            f"({reason}). Put it at DIR/{path}, laid out as on the hub, and give --llmeval-data DIR; or go online "
-            "(for a gated one: log in, and accept its terms)"
-        ) from error
+        if isinstance(error, ConnectionError):
+            opened.unreachable[path] = reason
+        raise DataError(_not_had(task, path, split, looked, reason)) from error
+
+
+def _not_had(task: Task, path: str, split: str, looked: Sequence[str], reason: str) -> str:
+    return (
+        f"{describe(task, split)}: it cannot be had. Looked for {', '.join(looked)}, and on the Hugging Face hub "
+        f"({reason}). Put it at DIR/{path}, laid out as on the hub, and give --llmeval-data DIR; or go online "
+        "(for a gated one: log in, and accept its terms)"
+    )

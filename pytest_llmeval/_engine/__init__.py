@@ -73,8 +73,10 @@ class LM(Protocol):
     """A language model. Answers come in the order of the requests.
 
     Optional members, used where present: `fingerprint: str`, `max_length: int`, `name: str`,
-    `apply_chat_template(messages, add_generation_prompt) -> str`, `prepare()`, `close()`, and
-    `on_progress: Callable[[int, int], None] | None` (settable), called with requests done and asked for.
+    `apply_chat_template(messages, add_generation_prompt) -> str`, `prepare()`, `close()`,
+    `on_progress: Callable[[int, int], None] | None` (settable), called with requests done and asked for, and
+    `describe() -> Mapping[str, Any]`, what result files say of the model: ``model`` and ``tokenizer`` hold facts by
+    name, ``chat_template`` is its text.
     """
 
     def loglikelihood(self, requests: Sequence[tuple[str, str]]) -> Sequence[tuple[float, bool] | Loglikelihood]:

@@ -10,6 +10,8 @@ requests    the calls of a model
 """
 
 from pytest_llmeval._instances.generation import generation_kwargs
+from pytest_llmeval._instances.generation import overrides_of
+from pytest_llmeval._instances.generation import written_kwargs
 from pytest_llmeval._instances.rendering import render_doc
 from pytest_llmeval._instances.requests import instances_for
 from pytest_llmeval._instances.values import ChatTemplate
@@ -25,5 +27,7 @@ __all__ = [
     "RequestKind",
     "generation_kwargs",
     "instances_for",
+    "overrides_of",
     "render_doc",
+    "written_kwargs",
 ]

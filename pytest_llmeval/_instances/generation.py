@@ -29,8 +29,7 @@ def generation_kwargs(task: Task, settings: Settings) -> GenerationKwargs:
     Without `until` a text ends at the few-shot delimiter; empty stop strings stop nothing. Raises SettingError
     for an override that is not what its key wants.
     """
-    overrides = {name: _typed(name, value) for name, value in settings.gen_kwargs.items()}
-    merged = resolve({"until": [task.fewshot_delimiter], **task.generation_kwargs}, overrides)
+    merged = resolve({"until": [task.fewshot_delimiter], **task.generation_kwargs}, overrides_of(settings))
     return GenerationKwargs(
         until=tuple(stop for stop in merged["until"] if stop),
         max_gen_toks=merged["max_gen_toks"],
@@ -41,6 +40,16 @@ def generation_kwargs(task: Task, settings: Settings) -> GenerationKwargs:
         seed=merged.get("seed") or 0,
         extra={name: value for name, value in merged.items() if name not in _OWN} or NOTHING,
     )
+
+
+def written_kwargs(task: Task, settings: Settings) -> dict[str, Any]:
+    """`generation_kwargs` as the task's file spells them, the user's over them: for result and sample files."""
+    return {**task.config.get("generation_kwargs", task.generation_kwargs), **overrides_of(settings)}
+
+
+def overrides_of(settings: Settings) -> dict[str, Any]:
+    """What the user puts over the generation settings of every task, typed. Raises SettingError."""
+    return {name: _typed(name, value) for name, value in settings.gen_kwargs.items()}
 
 
 def _typed(name: str, value: Any) -> Any:

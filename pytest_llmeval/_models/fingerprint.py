@@ -21,13 +21,17 @@ NO_PARTS = frozenset({"trainer_state.json", "training_args.bin", "optimizer.bin"
 NEUTRAL_ARGS = frozenset({"device", "batch_size", "max_batch_tokens", "engine"})
 
 
-def fingerprint_of(source: Source, args: ModelArgs, config: Any) -> str:
+def fingerprint_of(source: Source, args: ModelArgs, config: Any) -> str | None:
     """Hash of the contents of a folder's or file's parts, or of a hub id's commit, and of the arguments.
 
-    Every byte is read once: gigabytes take seconds. Equal copies have equal fingerprints wherever they lie.
+    Every byte is read once: gigabytes take seconds. Equal copies have equal fingerprints wherever they lie. None
+    for a model of the hub whose commit is not known.
     """
+    commit = getattr(config, "_commit_hash", None)
+    if source.kind == "hub" and commit is None:
+        return None
     known = [("arguments", {name: value for name, value in asdict(args).items() if name not in NEUTRAL_ARGS})]
-    known += [("model", _content(source.kind, source.place, getattr(config, "_commit_hash", None)))]
+    known += [("model", _content(source.kind, source.place, commit))]
     if args.tokenizer is not None:
         kind = "folder" if Path(args.tokenizer).is_dir() else "hub"
         known += [("tokenizer", _content(kind, args.tokenizer, None))]

@@ -93,7 +93,7 @@ class PaddedGenerator:
             return "any"
         return "equal length" if same_logits(self._next_logits([(0, 1), row])[-1], alone) else "none"
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def _next_logits(self, rows: Sequence[TokenIds]) -> torch.Tensor:
         """Logits [rows, vocabulary] of the second token that follows, which shows what the cache holds."""
         config = self._config(GenerationKwargs())
@@ -115,26 +115,39 @@ class PaddedGenerator:
             groups.setdefault((key, apart), []).append(prompt)
         return list(groups.values())
 
-    @torch.inference_mode()
-    def run(self, batch: Sequence[Prompt], is_stopped: IsStopped) -> list[Completion]:
-        """One text for each prompt of a batch of one group, in order."""
+    @torch.no_grad()
+    def run(
+        self, batch: Sequence[Prompt], is_stopped: IsStopped, on_done: Callable[[Prompt], None]
+    ) -> list[Completion]:
+        """One text for each prompt of a batch of one group, in order; `on_done` is told of each that has ended."""
         kwargs = batch[0].kwargs
         config = self._config(kwargs)
         if config.num_beams not in (None, 1):
             return [self._search(prompt, config) for prompt in batch]
         texts = [_Text(prompt, _stream(prompt)) for prompt in batch]
-        self._write(texts, config, is_stopped)
+        self._write(texts, config, is_stopped, on_done)
         return [Completion(tuple(text.ids), text.reason or "length") for text in texts]
 
-    def _write(self, texts: list[_Text], config: Any, is_stopped: IsStopped) -> None:
+    def _write(self, texts: list[_Text], config: Any, is_stopped: IsStopped, on_done: Callable[[Prompt], None]) -> None:
         """Rounds of `generate`: each ends when half of its rows are done, and the others go on with its cache."""
         ids, mask = left_padded([text.prompt.ids for text in texts])
         cache: dict[str, Any] = {}
-        room = texts[0].prompt.kwargs.max_gen_toks
+        kwargs = texts[0].prompt.kwargs
+        room = kwargs.max_gen_toks
         while texts and room > 0:
             config.max_new_tokens = room
-            rows = _Rows(texts, self._eos_ids, is_stopped, may_end=self._rows_can_leave)
-            output = self._generate(ids, mask, config, texts, rows, cache)
+            leaving = len(texts) // 2 if self._rows_can_leave else 0
+            draws = [_Draw(self._warpers(kwargs), texts)] if samples(kwargs) else []
+            output = self._call(
+                ids,
+                mask,
+                config,
+                stopping_criteria=transformers.StoppingCriteriaList(
+                    [_Rows(texts, self._eos_ids, is_stopped, on_done, leaving)]
+                ),
+                logits_processor=transformers.LogitsProcessorList(draws),
+                **cache,
+            )
             added = output.sequences.shape[1] - ids.shape[1]
             stay = torch.tensor([i for i, text in enumerate(texts) if text.reason is None], dtype=torch.long)
             texts = [text for text in texts if text.reason is None]
@@ -142,20 +155,6 @@ class PaddedGenerator:
             mask = torch.nn.functional.pad(mask[stay], (0, added), value=1)
             cache = self._select(output, stay) if texts else {}
             room -= added
-
-    def _generate(
-        self, ids: torch.Tensor, mask: torch.Tensor, config: Any, texts: list[_Text], rows: _Rows, cache: dict[str, Any]
-    ) -> Any:
-        kwargs = texts[0].prompt.kwargs
-        draws = [_Draw(self._warpers(kwargs), texts)] if samples(kwargs) else []
-        return self._call(
-            ids,
-            mask,
-            config,
-            stopping_criteria=transformers.StoppingCriteriaList([rows]),
-            logits_processor=transformers.LogitsProcessorList(draws),
-            **cache,
-        )
 
     def _call(self, ids: torch.Tensor, mask: torch.Tensor, config: Any, **keywords: Any) -> Any:
         device = self._model.device
@@ -189,9 +188,12 @@ class PaddedGenerator:
                 raise ModelError(f"generation setting {name!r} is not supported: {REFUSED[name]}")
         config = copy.deepcopy(self._model.generation_config)
         own = {"eos_token_id": sorted(self._eos_ids) or None, "pad_token_id": 0, "return_dict_in_generate": True}
-        with _no_advice():
-            config.update(**GREEDY, **own, use_cache=True, disable_compile=True)
-            unknown = config.update(**{name: value for name, value in kwargs.extra.items() if name not in WARPERS})
+        try:
+            with _no_advice():
+                config.update(**GREEDY, **own, use_cache=True, disable_compile=True)
+                unknown = config.update(**{name: value for name, value in kwargs.extra.items() if name not in WARPERS})
+        except ValueError as error:
+            raise ModelError(f"generation settings {dict(kwargs.extra)}: {error}") from None
         if unknown:
             raise ModelError(f"generation setting {next(iter(unknown))!r} is unknown to transformers")
         return config
@@ -213,13 +215,21 @@ class PaddedGenerator:
 
 
 class _Rows(transformers.StoppingCriteria):
-    """Notes every new token in its row, and says which rows are done."""
+    """Notes every new token in its row, says which rows are done, and ends the round when `leaving` are left."""
 
-    def __init__(self, texts: list[_Text], eos_ids: frozenset[int], is_stopped: IsStopped, *, may_end: bool) -> None:
+    def __init__(
+        self,
+        texts: list[_Text],
+        eos_ids: frozenset[int],
+        is_stopped: IsStopped,
+        on_done: Callable[[Prompt], None],
+        leaving: int,
+    ) -> None:
         self._texts = texts
         self._eos_ids = eos_ids
         self._is_stopped = is_stopped
-        self._leaving = len(texts) // 2 if may_end else 0
+        self._on_done = on_done
+        self._leaving = leaving
         self._over = False
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
@@ -231,12 +241,15 @@ class _Rows(transformers.StoppingCriteria):
         return torch.tensor(done, device=input_ids.device)
 
     def _note(self, text: _Text, token: int) -> None:
-        if text.reason is None:
-            text.ids.append(token)
-            if token in self._eos_ids:
-                text.reason = "eos"
-            elif self._is_stopped(text.ids, text.prompt.kwargs):
-                text.reason = "stop"
+        if text.reason is not None:
+            return
+        text.ids.append(token)
+        if token in self._eos_ids:
+            text.reason = "eos"
+        elif self._is_stopped(text.ids, text.prompt.kwargs):
+            text.reason = "stop"
+        if text.reason is not None:
+            self._on_done(text.prompt)
 
 
 class _Draw(transformers.LogitsProcessor):

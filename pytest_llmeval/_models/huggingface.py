@@ -20,6 +20,7 @@ from pytest_llmeval._engine.requests import Completion
 from pytest_llmeval._engine.requests import Engine
 from pytest_llmeval._engine.requests import GenerationRequest
 from pytest_llmeval._engine.stops import cut_at_stops
+from pytest_llmeval._errors import LLMEvalWarning
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.devices import choose_device
@@ -59,7 +60,7 @@ class HuggingFaceLM:
         args: ModelArgs,
         *,
         name: str,
-        identify: Callable[[], str] | None = None,
+        identify: Callable[[], str | None] | None = None,
     ) -> None:
         self.name = name
         self.max_length = args.max_length or window_of(config, tokenizer)
@@ -73,6 +74,8 @@ class HuggingFaceLM:
         )
         eos: int | None = tokenizer.eos_token_id
         self._eos_ids = () if eos is None else (eos,)
+        self._commit: str = getattr(config, "_commit_hash", None) or ""
+        self._weights: dict[str, Any] = {}
         self._eos_text = self._encoder.decode(self._eos_ids, special_tokens=True)
 
     @cached_property
@@ -82,7 +85,10 @@ class HuggingFaceLM:
 
     @cached_property
     def engine(self) -> Engine:
-        return choose_engine(self._load(), self._args, self._eos_ids, remembers=self._identify is not None)
+        model = self._load()
+        size = sum(parameter.numel() for parameter in model.parameters())
+        self._weights = {"model_num_parameters": size, "model_dtype": str(model.dtype)}
+        return choose_engine(model, self._args, self._eos_ids, remembers=self._identify is not None)
 
     def prepare(self) -> None:
         """Read the weights now. Raises ModelError if that fails."""
@@ -93,6 +99,21 @@ class HuggingFaceLM:
         if "engine" in self.__dict__:
             del self.engine
             free_memory()
+
+    def describe(self) -> dict[str, Any]:
+        """What result files say of the model, in lm_eval's words: its weights, its tokenizer, its chat template."""
+        self.prepare()
+        tokenizer = self._tokenizer
+        special = {
+            f"tokenizer_{name}_token": [token, str(getattr(tokenizer, f"{name}_token_id"))]
+            for name in ("pad", "eos", "bos")
+            for token in [getattr(tokenizer, f"{name}_token")]
+        }
+        return {
+            "model": {**self._weights, "model_revision": self._args.revision or "main", "model_sha": self._commit},
+            "tokenizer": {**special, "eot_token_id": tokenizer.eos_token_id, "max_length": self.max_length},
+            "chat_template": tokenizer.get_chat_template() if tokenizer.chat_template else None,
+        }
 
     def loglikelihood(self, requests: Sequence[tuple[str, str]]) -> list[Loglikelihood]:
         """Raises RequestError for a continuation without a token, or one that is longer than the window."""
@@ -131,6 +152,7 @@ class HuggingFaceLM:
             raise ModelError(f"the chat template of model {self.name!r} fails: {refusal}") from refusal
         warnings.warn(
             f"the chat template of model {self.name!r} takes no system message ({refusal}): it is left out",
+            LLMEvalWarning,
             stacklevel=2,
         )
         return prompt

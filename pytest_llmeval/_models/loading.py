@@ -1,7 +1,7 @@
 """From a folder, file or hub id to config, tokenizer and model, as transformers reads them.
 
-Loading is silent, with two exceptions that a score depends on: weights that the checkpoint lacks are an error,
-and what transformers warns of reaches the user as a Python warning.
+Loading is silent but for what a score may depend on: weights that the checkpoint lacks are an error, and what
+transformers warns of, unless it is mere advice, reaches the user as a Python warning.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from typing import TypeVar
 
@@ -22,6 +23,7 @@ import torch
 import transformers
 from transformers.utils import logging as transformers_logging
 
+from pytest_llmeval._errors import LLMEvalWarning
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.specs import Source
@@ -62,7 +64,10 @@ class Loader:
 
     def tokenizer(self) -> Any:
         if self.args.tokenizer is not None:
-            place: dict[str, Any] = {"pretrained_model_name_or_path": self.args.tokenizer}
+            place: dict[str, Any] = {
+                "pretrained_model_name_or_path": self.args.tokenizer,
+                "trust_remote_code": self.args.trust_remote_code,
+            }
         else:
             place = self._place()
         if self.args.add_bos_token is not None:
@@ -87,6 +92,7 @@ class Loader:
             warnings.warn(
                 f"model {self.source.place!r}: {type(model).__name__} has no use for {len(unused)} of the weights: "
                 f"{', '.join(unused[:5])}",
+                LLMEvalWarning,
                 stacklevel=2,
             )
         try:
@@ -116,10 +122,11 @@ class Loader:
                 loaded = read(**keywords)
         except Exception as error:
             reason = str(error).strip() or type(error).__name__
-            raise ModelError(f"model {self.source.place!r}: {what} cannot be loaded: {reason}") from error
+            hint = f" (nor is there such a folder in {Path.cwd()})" if self.source.kind == "hub" else ""
+            raise ModelError(f"model {self.source.place!r}: {what} cannot be loaded: {reason}{hint}") from error
         for message in dict.fromkeys(messages):
             if not ADVISORY.search(message):
-                warnings.warn(f"transformers on {self.source.place!r}: {message}", stacklevel=2)
+                warnings.warn(f"transformers on {self.source.place!r}: {message}", LLMEvalWarning, stacklevel=2)
         return loaded
 
 

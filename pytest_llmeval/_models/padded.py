@@ -16,6 +16,7 @@ from pytest_llmeval._engine.batches import Sized
 from pytest_llmeval._engine.batches import pack
 from pytest_llmeval._engine.batches import plan_rows
 from pytest_llmeval._engine.batches import waves
+from pytest_llmeval._engine.prompts import Prompt
 from pytest_llmeval._engine.prompts import plan_prompts
 from pytest_llmeval._engine.requests import Completion
 from pytest_llmeval._engine.requests import GenerationRequest
@@ -33,7 +34,7 @@ SizedRow = TypeVar("SizedRow", bound=Sized)
 Answer = TypeVar("Answer")
 
 #: So many batches of tokens are planned at once, enough that rows of one length find each other.
-WAVE_BATCHES = 16
+WAVE_BATCHES = 64
 
 
 class PaddedEngine:
@@ -69,12 +70,20 @@ class PaddedEngine:
         self, requests: Sequence[GenerationRequest], is_stopped: IsStopped, on_progress: OnProgress
     ) -> list[Completion]:
         answers: dict[int, Completion] = {}
+        ended: set[int] = set()
+
+        def end(prompt: Prompt) -> None:
+            ended.update(prompt.places)
+            on_progress(len(ended), len(requests))
+
         with evaluating(self._model):
             for group in self._generator.groups(plan_prompts(requests)):
-                for batch, completions in self._written.run(group, lambda part: self._generator.run(part, is_stopped)):
+                written = self._written.run(group, lambda batch: self._generator.run(batch, is_stopped, end))
+                for batch, completions in written:
                     for prompt, completion in zip(batch, completions, strict=True):
                         answers |= dict.fromkeys(prompt.places, completion)
-                    on_progress(len(answers), len(requests))
+                    ended.update(answers)
+                    on_progress(len(ended), len(requests))
         return [answers[place] for place in range(len(requests))]
 
 
@@ -111,10 +120,11 @@ class _Batches:
 
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
-    """Without dropout, for a model that is being trained too."""
-    was_training = model.training
+    """Without dropout, for a model that is being trained too; every part of it is then in its own mode again."""
+    modes = [(part, part.training) for part in model.modules()]
     model.eval()
     try:
         yield
     finally:
-        model.train(was_training)
+        for part, mode in modes:
+            part.training = mode

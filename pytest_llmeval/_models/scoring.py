@@ -36,7 +36,7 @@ class PaddedScorer:
         self._accepted = frozenset(inspect.signature(model.forward).parameters)
         self.head = self._find_selective_head()
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def run(self, batch: Sequence[Row]) -> list[tuple[Question, float, bool]]:
         """(question, log-probability, whether greedy decoding would write the same) for each question."""
         width = max(row.length for row in batch)
@@ -84,7 +84,7 @@ class PaddedScorer:
         hidden states. Whether it is so is seen, not looked up: both ways must give the same logits.
         """
         rows, places = [[0, 1, 0], [1, 0, 1]], [1, 5]
-        with torch.inference_mode():
+        with torch.no_grad():
             everything = self._logits(rows, places, None)
             try:
                 head: torch.nn.Module | None = self._model.get_output_embeddings()

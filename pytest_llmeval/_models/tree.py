@@ -169,7 +169,7 @@ class TreeScorer:
         """Give the memory of the cache back."""
         self.cached, self._cache = (), None
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def run(self, step: Pass) -> list[tuple[int, float, bool]]:
         """(question, log-probability of one of its targets, whether that is the likeliest token) for all asked."""
         places = {place: i for i, place in enumerate(dict.fromkeys(asked.place for asked in step.asked))}

@@ -12,7 +12,7 @@ from pytest_llmeval._output.run import TaskRun
 from pytest_llmeval._report import members
 from pytest_llmeval._report import scored_groups
 from pytest_llmeval._report import scored_tasks
-from pytest_llmeval._run import Session
+from pytest_llmeval._session import Session
 from pytest_llmeval._task import NOTHING
 
 
@@ -34,6 +34,7 @@ def runs_of(
     scored = session.evaluation.ledger.scored()
     for variant in dict.fromkeys(variant for variant, _ in scored):
         spec, name = specs.get(variant, ""), session.model_names.get(variant, variant)
+        facts = session.evaluation.described.get(variant, NOTHING)
         runs.append(
             Run(
                 model=name if not spec or Path(spec).is_absolute() else spec,
@@ -45,7 +46,10 @@ def runs_of(
                 settings=session.settings,
                 started=started,
                 seconds=seconds,
+                chat_template=facts.get("chat_template") if session.settings.chat_template else None,
                 git_hash=commit,
+                model_info=facts.get("model", NOTHING),
+                tokenizer_info=facts.get("tokenizer", NOTHING),
             )
         )
     return runs

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
+from pytest_llmeval._instances import overrides_of
+from pytest_llmeval._instances import written_kwargs
 from pytest_llmeval._output.plain import hash_of
 from pytest_llmeval._output.run import GroupRun
 from pytest_llmeval._output.run import Run
@@ -16,6 +18,7 @@ from pytest_llmeval._output.run import TaskRun
 from pytest_llmeval._output.samples import task_hash
 from pytest_llmeval._report import version_of
 from pytest_llmeval._results import Summary
+from pytest_llmeval._settings import Settings
 
 
 #: Version of the block `pytest_llmeval`.
@@ -36,7 +39,7 @@ def result_dict(run: Run) -> dict[str, Any]:
     return {
         **_numbers(run),
         "group_subtasks": {group.summary.name: list(group.members) for group in run.groups},
-        "configs": _sorted({task.task.name: _config_of(task) for task in run.tasks}),
+        "configs": _sorted({task.task.name: _config_of(task, run.settings) for task in run.tasks}),
         "versions": _sorted({summary.name: version_of(summary) for summary in summaries}),
         "n-shot": _sorted({s.name: s.num_fewshot for s in summaries if s.num_fewshot is not None}),
         "higher_is_better": _sorted(_directions(run)),
@@ -95,9 +98,13 @@ def _scored(summary: Summary) -> int:
     return max((value.n for value in summary.values), default=summary.n)
 
 
-def _config_of(run: TaskRun) -> dict[str, Any]:
-    """The task's YAML as it was used."""
-    return {**run.task.config, "num_fewshot": run.summary.num_fewshot or 0}
+def _config_of(run: TaskRun, settings: Settings) -> dict[str, Any]:
+    """The task's YAML as it was used, and where it is written."""
+    task = run.task
+    used: dict[str, Any] = {"num_fewshot": run.summary.num_fewshot or 0}
+    if task.output_type == "generate_until":
+        used["generation_kwargs"] = written_kwargs(task, settings)
+    return {**task.config, **used, "metadata": {**task.config.get("metadata", {}), "config_source": str(task.path)}}
 
 
 def _directions(run: Run) -> dict[str, dict[str, bool | None]]:
@@ -126,7 +133,7 @@ def _settings(run: Run) -> dict[str, Any]:
         "use_cache": None,
         "limit": settings.limit,
         "bootstrap_iters": settings.bootstrap_iters,
-        "gen_kwargs": dict(settings.gen_kwargs) or None,
+        "gen_kwargs": overrides_of(settings) or None,
         "random_seed": RANDOM_SEED,
         "numpy_seed": OTHER_SEED,
         "torch_seed": OTHER_SEED,

@@ -9,7 +9,7 @@ from pytest_llmeval._report.lines import GateLine
 from pytest_llmeval._report.lines import VariantReport
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Ledger
-from pytest_llmeval._run import Session
+from pytest_llmeval._session import Session
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 

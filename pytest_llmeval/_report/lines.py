@@ -38,7 +38,11 @@ class GateLine:
 
     @property
     def sentence(self) -> str:
-        return "the run ended before it could be judged" if self.verdict is None else self.verdict.sentence
+        return (
+            "the run ended, or its model failed, before it was judged"
+            if self.verdict is None
+            else self.verdict.sentence
+        )
 
 
 @dataclass(frozen=True, slots=True)

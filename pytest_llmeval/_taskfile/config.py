@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pytest_llmeval._taskfile.generation import LIMITS
 from pytest_llmeval._taskfile.modules import Modules
 from pytest_llmeval._yaml import FunctionRef
 from pytest_llmeval._yaml import Items
@@ -83,11 +84,19 @@ def config_of(entries: Mapping[str, Value], generation: Mapping[str, Any], modul
     plain = {key: _plain(value, key, modules, key in _TEXTS) for key, value in entries.items()}
     found = {**_DEFAULTS, **{key: value for key, value in plain.items() if value is not None}}
     if generation:
-        found["generation_kwargs"] = dict(generation)
+        found["generation_kwargs"] = _spelled(generation, found.get("generation_kwargs", generation))
     own = found.get("fewshot_config") or {}
     shots = {key: own.get(key, found.get(inherited)) for key, inherited in _INHERITED.items()}
     found["fewshot_config"] = {"sampler": own.get("sampler", "default"), **shots}
     return {key: found[key] for key in _ORDER if key in found}
+
+
+def _spelled(generation: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a generation under the file's names for them, a single stop string as a text."""
+    names = {name: "max_gen_toks" if name in LIMITS else name for name in (*written, "until")}
+    found = {name: generation[meant] for name, meant in names.items() if meant in generation}
+    stops = written.get("until")
+    return found if stops is None or isinstance(stops, list) else {**found, "until": generation["until"][0]}
 
 
 def _plain(value: Value, key: str, modules: Modules, as_text: bool) -> Any:

@@ -75,10 +75,11 @@ def _tells(keys: set[str]) -> bool:
 
 
 def _read(path: Path | str) -> str | None:
+    """The text, bytes that are no UTF-8 replaced: a task file of another encoding is one, and an error that says so."""
     try:
         with open(path, "rb") as file:
-            return file.read().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError):
+            return file.read().decode("utf-8-sig", errors="replace")
+    except OSError:
         return None
 
 

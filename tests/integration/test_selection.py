@@ -72,6 +72,16 @@ def test_group_without_gates_has_one_score_item(pytester: pytest.Pytester, suite
     result.stdout.fnmatch_lines(["|all *|acc *|  0.5|*"])
 
 
+def test_a_group_row_does_not_evaluate_what_was_deselected(
+    pytester: pytest.Pytester, suite: Path, workers: list[str]
+) -> None:
+    (suite / "all.yaml").write_text("group: all\ntask: [even, hard]\naggregate_metric_list: [{metric: acc}]\n")
+    result = pytester.runpytest("tasks", "-m", "all and not hard", "-rs", *workers)
+    result.stdout.fnmatch_lines(["*SKIPPED*all: 1 of its tasks are deselected (hard)*"])
+    result.stdout.no_fnmatch_line("*hard*acc*")
+    result.stdout.no_fnmatch_line("|all *")
+
+
 def test_two_models_are_set_up_once_each(pytester: pytest.Pytester, suite: Path, workers: list[str]) -> None:
     conftest = (pytester.path / "conftest.py").read_text().split("@pytest.fixture")[0]
     pytester.makeconftest(

@@ -21,6 +21,7 @@ from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Summary
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Task
+from pytest_llmeval._taskfile import looks_like_task
 
 
 #: Golden set -> the task files that serve it, below benchmarks/.
@@ -101,7 +102,7 @@ def _golden_results(shared: Path, name: str) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _tasks(registry: Registry, path: Path, wanted: set[str]) -> Iterable[Task]:
-    files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
+    files = [file for file in sorted(path.glob("*.yaml")) if looks_like_task(file)] if path.is_dir() else [path]
     tasks = [task for file in files if isinstance(task := registry.load(file), Task) and task.name in wanted]
     assert {task.name for task in tasks} == wanted
     return tasks

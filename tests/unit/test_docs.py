@@ -19,6 +19,7 @@ from pytest_llmeval._docs import select
 from pytest_llmeval._errors import DataError
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._settings import Settings
+from pytest_llmeval._task import Task
 
 
 ROWS = [{"q": f"q{i}", "a": i} for i in range(5)]
@@ -590,3 +591,29 @@ class TestSelect:
     @given(n=st.integers(1, 10**6), percent=st.integers(1, 99))
     def test_shares_are_exact(self, n: int, percent: int) -> None:
         assert len(select(n, Settings(limit=percent / 100))) == -(-n * percent // 100)
+
+
+def test_an_unreachable_hub_is_tried_once_per_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def unreachable(path: str, name: str | None, **kwargs: object) -> None:
+        asked.append(f"{path} {name}")
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr("datasets.load_dataset", unreachable)
+    monkeypatch.chdir(tmp_path)
+    source = DataSource()
+    for path, name in (("org/set", "a"), ("org/set", "b"), ("org/other", None)):
+        task = Task(
+            name or "x",
+            tmp_path / "t.yaml",
+            "generate_until",
+            None,
+            None,
+            dataset_path=path,
+            dataset_name=name,
+            test_split="test",
+        )
+        with pytest.raises(DataError, match="no route"):
+            open_docs(task, Settings(), source)
+    assert asked == ["org/set a", "org/other None"]

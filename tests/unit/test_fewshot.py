@@ -120,6 +120,27 @@ class TestNeverTheDocItself:
             "num_fewshot (/tasks/t.yaml:1) or draw them from another split (fewshot_split)"
         )
 
+    @pytest.mark.parametrize(
+        ("keys", "enough"),
+        [
+            ({}, 2),
+            ({"fewshot": handmade.make_fewshot(sampler="first_n")}, 2),
+            ({"training_split": "train"}, 3),
+            ({"fewshot": handmade.make_fewshot(indices=(0, 2))}, 2),
+        ],
+    )
+    def test_a_pool_too_small_for_all_docs_is_known_at_once(self, keys: dict[str, Any], enough: int) -> None:
+        for n in (0, enough):
+            shots_of(handmade.make_task({"train": QA, "test": QA}, num_fewshot=n, **keys)).check()
+        task = handmade.make_task({"train": QA, "test": QA}, num_fewshot=enough + 1, **keys)
+        with pytest.raises(DataError, match=rf"{enough + 1} examples are asked for, but split .* has {enough}"):
+            shots_of(task).check()
+
+    def test_an_absent_pool_is_known_at_once(self) -> None:
+        task = handmade.make_task({"test": QA}, num_fewshot=1, fewshot=handmade.make_fewshot(split="absent"))
+        with pytest.raises(DataError, match="split 'absent': custom_dataset has no such split"):
+            shots_of(task).check()
+
     def test_too_few_in_another_split(self) -> None:
         task = handmade.make_task({"train": QA, "test": QA}, num_fewshot=4, training_split="train")
         with pytest.raises(DataError, match=r"4 examples are asked for, but split 'train' has 3; lower num_fewshot"):

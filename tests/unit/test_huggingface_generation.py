@@ -188,6 +188,13 @@ def test_rows_leave_when_they_are_done() -> None:
     assert widths[-5:] == [4, 4, 1, 1, 1]
 
 
+def test_progress_counts_texts_that_have_ended() -> None:
+    seen: list[tuple[int, int]] = []
+    asked = [GenerationRequest(ids, GenerationKwargs(max_gen_toks=5)) for ids in [(Q,), (A,), (X, Q), (Q,)]]
+    engine(tables.chain()).generate(asked, never, lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 4), (3, 4), (4, 4)]
+
+
 def test_a_repetition_penalty_does_not_see_padding() -> None:
     """The checkpoint's own penalty, as `generate` of transformers applies it to one prompt."""
     model = tables.tiny_gpt2()

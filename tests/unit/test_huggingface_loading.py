@@ -67,6 +67,26 @@ class TestFolder:
         lm.close()
         assert lm.loglikelihood([("A", " yes")]) == before
 
+    def test_what_result_files_say_of_it(self, saved: Path) -> None:
+        found = load(saved, dtype="bfloat16", max_length=9).describe()
+        parameters = tables.bigram().num_parameters()
+        assert found == {
+            "model": {
+                "model_num_parameters": parameters,
+                "model_dtype": "torch.bfloat16",
+                "model_revision": "main",
+                "model_sha": "",
+            },
+            "tokenizer": {
+                "tokenizer_pad_token": ["<pad>", "0"],
+                "tokenizer_eos_token": ["</s>", "2"],
+                "tokenizer_bos_token": ["<s>", "1"],
+                "eot_token_id": 2,
+                "max_length": 9,
+            },
+            "chat_template": None,
+        }
+
     @pytest.mark.parametrize("dtype", ["auto", "float32", "bfloat16"])
     def test_dtype(self, saved: Path, dtype: str) -> None:
         lm = load(saved, dtype=dtype)
@@ -139,8 +159,9 @@ class TestRefused:
             load(saved, device="nonesuch")
 
     def test_a_hub_id_without_a_network(self) -> None:
-        with pytest.raises(ModelError, match="model 'no-such-org/no-such-model': the config cannot be loaded"):
+        with pytest.raises(ModelError, match="model 'no-such-org/no-such-model': the config cannot be loaded") as error:
             load_model("no-such-org/no-such-model", CPU)
+        assert str(error.value).endswith(f"(nor is there such a folder in {Path.cwd()})")
 
 
 class TestFingerprint:

@@ -281,8 +281,11 @@ def test_a_model_in_training_is_evaluated_and_left_in_training() -> None:
     model = transformers.GPT2LMHeadModel(config)
     lm = wrap_model(model, tables.words())
     model.train()
+    model.transformer.ln_f.eval()
     assert lm.loglikelihood([("Q x", " A")]) == lm.loglikelihood([("Q x", " A")])
     assert model.training
+    assert not model.transformer.ln_f.training
+    model(torch.tensor([[3, 4]])).logits.sum().backward()
     assert lm.fingerprint is None
 
 

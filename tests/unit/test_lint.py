@@ -278,6 +278,46 @@ def test_generated_texts(tmp_path: Path, changes: dict[str, str], expected: list
     assert lines(tmp_path, {**GENERATE, **changes}) == expected
 
 
+SAMPLED = {"generation_kwargs": "{until: [x], do_sample: true}", "unsafe_code": "true"}
+FIRST_3 = "[{name: none, filter: [{function: take_first_k, k: 3}]}]"
+NO_PASS = (
+    "error t.yaml:{}: metric_list: pass@{} is not defined for {} samples, which filter {} leaves; raise repeats, {}"
+)
+AND_END = "and end the filter in take_first_k"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"repeats": "3", "filter_list": FIRST_3, "metric_list": "[{metric: pass_at_k, k: [1, 3]}]"}, []),
+        (
+            {"repeats": "3", "filter_list": FIRST_3, "metric_list": "[{metric: pass_at_k, k: [1, 5]}]"},
+            [NO_PASS.format(10, 5, 3, "none", AND_END)],
+        ),
+        ({"metric_list": "[{metric: pass_at_k, k: 2}]"}, [NO_PASS.format(8, 2, 1, "none", AND_END)]),
+        (
+            {"repeats": "3", "filter_list": VOTE, "metric_list": "[{metric: pass_at_k, k: 2}]"},
+            [NO_PASS.format(10, 2, 1, "vote", AND_END)],
+        ),
+        (
+            {"repeats": "2", "filter_list": FIRST_3},
+            ["error t.yaml:9: filter_list[0]: filter none takes the first 3 of 2 responses; raise repeats"],
+        ),
+        # What a function leaves, only the run can tell.
+        (
+            {
+                "filter_list": "[{name: own, filter: [{function: custom, filter_fn: !function u.f}]}]",
+                "metric_list": "[{metric: pass_at_k, k: 9}]",
+            },
+            [],
+        ),
+    ],
+)
+def test_b32_samples_that_are_never_there(tmp_path: Path, changes: dict[str, str], expected: list[str]) -> None:
+    (tmp_path / "u.py").write_text("def f(*args):\n    return args[0]\n")
+    assert lines(tmp_path, {**GENERATE, **SAMPLED, **changes}) == expected
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

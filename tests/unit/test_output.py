@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date
 from datetime import datetime
 from pathlib import Path
@@ -204,7 +205,7 @@ def our_run(peer: Any) -> Run:
     groups = results["group_subtasks"]
     tasks = [
         TaskRun(
-            a_task(name, alias=results["results"][name]["alias"], config=results["configs"][name]),
+            peers_task(results["configs"][name], results["results"][name]["alias"]),
             our_summary(results, name, ()),
             our_results(peer.samples[name]),
         )
@@ -221,6 +222,11 @@ def our_run(peer: Any) -> Run:
         spec="org/name",
         started=results["date"],
     )
+
+
+def peers_task(config: Mapping[str, Any], alias: str) -> Task:
+    task = a_task(config["task"], alias=alias, config=config)
+    return replace(task, output_type=config["output_type"], path=Path(config["metadata"]["config_source"]))
 
 
 def leaves(groups: Mapping[str, list[str]], name: str) -> tuple[str, ...]:
@@ -390,7 +396,7 @@ def test_settings_are_kept() -> None:
         "use_cache": None,
         "limit": 0.1,
         "bootstrap_iters": 10,
-        "gen_kwargs": {"temperature": "0"},
+        "gen_kwargs": {"temperature": 0.0},
         "random_seed": 0,
         "numpy_seed": 1234,
         "torch_seed": 1234,
@@ -420,9 +426,17 @@ def test_sources(spec: str, source: str) -> None:
     assert result_dict(a_run(spec=spec))["model_source"] == source
 
 
-def test_a_tasks_config_says_the_shots_that_were_used() -> None:
-    task = TaskRun(a_task(config={"task": "t", "num_fewshot": 25}), a_summary(num_fewshot=5), ())
-    assert result_dict(Run("m", [task], Settings()))["configs"] == {"t": {"task": "t", "num_fewshot": 5}}
+def test_a_tasks_config_says_what_was_used() -> None:
+    written = {"until": ".", "max_tokens": 9}
+    config = {"task": "t", "num_fewshot": 25, "generation_kwargs": written, "metadata": {"a": 1}}
+    task = replace(a_task(config=config), output_type="generate_until")
+    settings = Settings(gen_kwargs={"temperature": "0.5", "max_gen_toks": "8"})
+    assert result_dict(Run("m", [TaskRun(task, a_summary(num_fewshot=5), ())], settings))["configs"]["t"] == {
+        "task": "t",
+        "num_fewshot": 5,
+        "generation_kwargs": {**written, "temperature": 0.5, "max_gen_toks": 8},
+        "metadata": {"a": 1, "config_source": "t.yaml"},
+    }
 
 
 def test_docs_in_error_are_told_and_have_no_line() -> None:
@@ -612,8 +626,9 @@ def test_a_folder_without_write_permission_is_a_setting_error(tmp_path: Path) ->
 def test_runs_of_a_session(tmp_path: Path) -> None:
     tasks = {"a": a_task("a"), "b": a_task("b")}
     group = Group("g", Path("g.yaml"), ("a", "b"))
+    facts = {"model": {"model_dtype": "float32"}, "tokenizer": {"max_length": 9}, "chat_template": "{{ messages }}"}
     session: Any = SimpleNamespace(
-        evaluation=SimpleNamespace(ledger=Ledger()),
+        evaluation=SimpleNamespace(ledger=Ledger(), described={"new": facts}),
         collected={"g": group},
         registry=SimpleNamespace(find=lambda name, near: tasks[name]),
         leaves=lambda owner: tuple(tasks.values()) if isinstance(owner, Group) else (owner,),
@@ -631,6 +646,12 @@ def test_runs_of_a_session(tmp_path: Path) -> None:
     assert [(task.task.name, len(task.results)) for task in first.tasks] == [("a", 1), ("b", 2)]
     assert [(one.summary.name, one.members) for one in first.groups] == [("g", ["a", "b"])]
     assert (second.model, second.variant, second.groups) == ("ckpt", "new", [])
+    assert (first.model_info, first.tokenizer_info, first.chat_template) == ({}, {}, None)
+    # The template was not used.
+    assert (second.model_info, second.tokenizer_info) == (facts["model"], facts["tokenizer"])
+    assert second.chat_template is None
+    session.settings = Settings(chat_template=True)
+    assert [run.chat_template for run in runs_of(session)] == [None, "{{ messages }}"]
     assert runs_of(session)[0].model == "tiny"
 
 

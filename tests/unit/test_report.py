@@ -241,7 +241,7 @@ REPORT = VariantReport("ckpt-1000", [ANATOMY], {}, [PASSED, FAILED, UNSURE, SKIP
 HEAD = ["=== llmeval: ckpt-1000 ==="]
 FAILURE = "gate failed: t.yaml::gate[acc_norm]: anatomy: acc_norm 0.5000 over 10 docs, required > 0.5"
 OPEN = [
-    "gate not judged: t.yaml::gate[late]: the run ended before it could be judged",
+    "gate not judged: t.yaml::gate[late]: the run ended, or its model failed, before it was judged",
     "gate inconclusive: t.yaml::gate[low]: anatomy: acc 0.4000, too few docs to tell",
 ]
 PASS = "gate passed: t.yaml::gate[acc]: anatomy: acc 0.4000 over 10 docs, required >= 0.3"

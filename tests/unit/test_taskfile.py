@@ -611,6 +611,24 @@ def test_config_is_the_peers_mapping_with_functions_by_source(tmp_path: Path) ->
     }
 
 
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("{max_new_tokens: 5, until: Q}", {"max_new_tokens": 5, "until": "Q"}),
+        ("{until: [no], num_beams: 2}", {"until": ["no"], "num_beams": 2}),
+        ("{until: no, max_gen_toks: 5, max_tokens: 5}", {"until": "no", "max_gen_toks": 5, "max_tokens": 5}),
+        ("{temperature: 0.5}", {"temperature": 0.5, "until": ["\n\n"]}),
+        ("{until: ~}", {"until": ["\n\n"]}),
+        ("~", {"until": ["\n\n"], "max_gen_toks": 256, "do_sample": False, "temperature": 0.0}),
+    ],
+)
+def test_config_spells_generation_settings_as_the_file_does(
+    written: str, shown: dict[str, Any], tmp_path: Path
+) -> None:
+    found = task(tmp_path, f"{GENERATE}generation_kwargs: {written}\n").config["generation_kwargs"]
+    assert (found, list(found)) == (shown, list(shown))
+
+
 # What a file is --------------------------------------------------------------------------------------------------
 
 
@@ -635,8 +653,16 @@ def test_a_task_file_is_told_from_its_text(tmp_path: Path, text: str, task_like:
     assert looks_like_task(tmp_path / "x.yaml") is task_like
 
 
+def test_a_task_file_of_another_encoding_is_not_overlooked(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_bytes(b"task: t\ntag: x\ndescription: \xdcberblick\n")
+    assert looks_like_task(path) is True
+    with pytest.raises(TaskFileError, match=r"x.yaml:3: not UTF-8 text \(byte 0xdc\); save the file as UTF-8"):
+        read_task_file(path)
+
+
 def test_what_cannot_be_read_looks_like_nothing(tmp_path: Path) -> None:
-    (tmp_path / "x.yaml").write_bytes(b"task: \xff\ntag: x\n")
+    (tmp_path / "x.yaml").mkdir()
     assert looks_like_task(tmp_path / "x.yaml") is False
     assert looks_like_task(tmp_path / "absent.yaml") is False
 
