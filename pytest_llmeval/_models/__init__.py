@@ -65,7 +65,8 @@ def wrap_model(model: Any, tokenizer: Any, *, name: str = "model in memory", **a
     """A model of transformers that is already in memory, such as one in training, as an `LM`.
 
     `args` are the fields of `ModelArgs` that matter here: max_length, add_bos_token, prefix_token_id, batch_size,
-    max_batch_tokens. It is evaluated as it stands at each call, without dropout, and left in the mode it was in. ::
+    max_batch_tokens, engine. It is evaluated as it stands at each call, without dropout, and left in the mode it was
+    in. ::
 
         @pytest.fixture(scope="session")
         def llmeval_model():

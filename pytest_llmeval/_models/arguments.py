@@ -17,6 +17,7 @@ from typing import Any
 from pytest_llmeval._errors import SettingError
 
 
+ENGINES = ("auto", "padded", "tree")
 DTYPES = ("auto", "bfloat16", "float16", "float32", "float64")
 
 
@@ -29,7 +30,8 @@ class ModelArgs:
     a forward pass; `max_batch_tokens`: most tokens of one, padding included; both only change speed and memory.
     `add_bos_token`: None leaves it to the tokenizer. `prefix_token_id`: what comes before a text that has no
     context; None is BOS, else EOS. `tokenizer`: another folder or hub id for the tokenizer. `gguf_file`: a GGUF
-    file inside the folder or hub repository.
+    file inside the folder or hub repository. `engine`: ``tree`` computes what sequences share once, ``padded``
+    reads each by itself; ``auto`` takes the tree where the model is seen to give the same numbers.
     """
 
     dtype: str = "auto"
@@ -44,6 +46,7 @@ class ModelArgs:
     gguf_file: str | None = None
     batch_size: int | None = None
     max_batch_tokens: int | None = None
+    engine: str = "auto"
 
 
 class _ExpectedError(Exception):
@@ -81,6 +84,12 @@ def _text(text: str) -> str:
 def _dtype(text: str) -> str:
     if text not in DTYPES:
         raise _ExpectedError(f"one of {', '.join(DTYPES)}")
+    return text
+
+
+def _engine(text: str) -> str:
+    if text not in ENGINES:
+        raise _ExpectedError(f"one of {', '.join(ENGINES)}")
     return text
 
 
@@ -125,5 +134,6 @@ _READERS: Mapping[str, Callable[[str], Any]] = MappingProxyType(
         "gguf_file": _text,
         "batch_size": _count,
         "max_batch_tokens": _count,
+        "engine": _engine,
     }
 )

@@ -9,6 +9,7 @@ from dataclasses import replace
 import torch
 
 from pytest_llmeval._engine.batches import Budget
+from pytest_llmeval._engine.tree import Limits
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models.arguments import ModelArgs
 
@@ -26,6 +27,11 @@ WRITING = {
     "mps": Budget(tokens=32768, scored=2048, rows=64),
 }
 ACCELERATOR_WRITING = Budget(tokens=131072, scored=4096, rows=256)
+#: Tokens of one pass over a tree. On a processor packs of 256 to 768 cost the same by the token; larger ones pay the
+#: fixed cost of a pass less often. The values for other devices follow their budgets; they have not been measured.
+CPU_PASSES = Limits(pack=512, longest=1024)
+MPS_PASSES = Limits(pack=1024, longest=2048)
+ACCELERATOR_PASSES = Limits(pack=4096, longest=8192)
 
 _OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "Failed to allocate")
 
@@ -53,6 +59,14 @@ def writing_budget(device: torch.device, args: ModelArgs) -> Budget:
 
 def _as_asked(usual: Budget, args: ModelArgs) -> Budget:
     return replace(usual, tokens=args.max_batch_tokens or usual.tokens, rows=args.batch_size or usual.rows)
+
+
+def pass_limits(device: torch.device, args: ModelArgs) -> Limits:
+    """What a pass over a tree may hold, unless the user says."""
+    usual = {"cpu": CPU_PASSES, "mps": MPS_PASSES}.get(device.type, ACCELERATOR_PASSES)
+    if args.max_batch_tokens is None:
+        return usual
+    return Limits(min(usual.pack, args.max_batch_tokens), args.max_batch_tokens)
 
 
 def share_processors(device: torch.device) -> None:

@@ -18,7 +18,7 @@ PARTS = ("*.safetensors", "*.bin", "*.gguf", "*.json", "*.model", "*.txt", "*.ji
 #: What a trainer writes beside a checkpoint.
 NO_PARTS = frozenset({"trainer_state.json", "training_args.bin", "optimizer.bin", "scheduler.bin", "requirements.txt"})
 #: Arguments that change speed and memory only.
-NEUTRAL_ARGS = frozenset({"device", "batch_size", "max_batch_tokens"})
+NEUTRAL_ARGS = frozenset({"device", "batch_size", "max_batch_tokens", "engine"})
 
 
 def fingerprint_of(source: Source, args: ModelArgs, config: Any) -> str | None:

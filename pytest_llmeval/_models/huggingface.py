@@ -25,14 +25,12 @@ from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.devices import choose_device
 from pytest_llmeval._models.devices import free_memory
-from pytest_llmeval._models.devices import scoring_budget
 from pytest_llmeval._models.devices import share_processors
-from pytest_llmeval._models.devices import writing_budget
 from pytest_llmeval._models.encoding import TextEncoder
 from pytest_llmeval._models.fingerprint import fingerprint_of
 from pytest_llmeval._models.loading import Loader
-from pytest_llmeval._models.padded import PaddedEngine
 from pytest_llmeval._models.specs import Source
+from pytest_llmeval._models.tree import choose_engine
 
 
 #: The window of a model whose config and tokenizer say nothing about one.
@@ -62,7 +60,7 @@ class HuggingFaceLM:
         args: ModelArgs,
         *,
         name: str,
-        identify: Callable[[], str | None] = lambda: None,
+        identify: Callable[[], str | None] | None = None,
     ) -> None:
         self.name = name
         self.max_length = args.max_length or window_of(config, tokenizer)
@@ -83,17 +81,14 @@ class HuggingFaceLM:
     @cached_property
     def fingerprint(self) -> str | None:
         """What the answers depend on, as one hash; None for a model in memory, whose weights may change."""
-        return self._identify()
+        return None if self._identify is None else self._identify()
 
     @cached_property
     def engine(self) -> Engine:
         model = self._load()
         size = sum(parameter.numel() for parameter in model.parameters())
         self._weights = {"model_num_parameters": size, "model_dtype": str(model.dtype)}
-        device = model.device
-        return PaddedEngine(
-            model, scoring_budget(device, self._args), writing_budget(device, self._args), self._eos_ids
-        )
+        return choose_engine(model, self._args, self._eos_ids, remembers=self._identify is not None)
 
     def prepare(self) -> None:
         """Read the weights now. Raises ModelError if that fails."""

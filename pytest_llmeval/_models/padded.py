@@ -49,16 +49,16 @@ class PaddedEngine:
         self._model = model
         self._scored = _Batches(scored)
         self._written = _Batches(written)
-        with _evaluating(model):
-            self._scorer = PaddedScorer(model)
+        with evaluating(model):
+            self.scorer = PaddedScorer(model)
         self._generator = PaddedGenerator(model, eos_ids)
 
     def score(self, requests: Sequence[TokenRequest], on_progress: OnProgress) -> list[Loglikelihood]:
         answers: dict[int, Loglikelihood] = {}
-        with _evaluating(self._model):
+        with evaluating(self._model):
             for wave in waves(requests, self._scored.budget.tokens * WAVE_BATCHES):
                 rows = plan_rows([requests[place] for place in wave])
-                for _, answered in self._scored.run(rows, self._scorer.run):
+                for _, answered in self._scored.run(rows, self.scorer.run):
                     for question, logprob, greedy in answered:
                         for place in question.requests:
                             truncated = requests[wave[place]].truncated
@@ -76,7 +76,7 @@ class PaddedEngine:
             ended.update(prompt.places)
             on_progress(len(ended), len(requests))
 
-        with _evaluating(self._model):
+        with evaluating(self._model):
             for group in self._generator.groups(plan_prompts(requests)):
                 written = self._written.run(group, lambda batch: self._generator.run(batch, is_stopped, end))
                 for batch, completions in written:
@@ -119,7 +119,7 @@ class _Batches:
 
 
 @contextmanager
-def _evaluating(model: Any) -> Iterator[None]:
+def evaluating(model: Any) -> Iterator[None]:
     """Without dropout, for a model that is being trained too; every part of it is then in its own mode again."""
     modes = [(part, part.training) for part in model.modules()]
     model.eval()

@@ -26,12 +26,15 @@ SAME_WITHIN = 0.05
 
 
 class PaddedScorer:
-    """Answers the questions of rows with one forward pass each batch."""
+    """Answers the questions of rows with one forward pass each batch.
+
+    `head` is the output layer, if the model may be asked for the logits of some positions only.
+    """
 
     def __init__(self, model: Any) -> None:
         self._model = model
         self._accepted = frozenset(inspect.signature(model.forward).parameters)
-        self._head = self._find_selective_head()
+        self.head = self._find_selective_head()
 
     @torch.no_grad()
     def run(self, batch: Sequence[Row]) -> list[tuple[Question, float, bool]]:
@@ -44,7 +47,7 @@ class PaddedScorer:
             for position, target in zip(question.positions, question.targets, strict=True)
         ]
         scored = {place: i for i, place in enumerate(dict.fromkeys(place for place, _ in places))}
-        logits = self._logits([row.input_ids for row in batch], list(scored), self._head)
+        logits = self._logits([row.input_ids for row in batch], list(scored), self.head)
         values, greedy = log_probabilities(
             logits, [scored[place] for place, _ in places], [target for _, target in places]
         )
@@ -70,7 +73,7 @@ class PaddedScorer:
         if head is None:
             everything: torch.Tensor = self._model(**keywords).logits
             return everything.flatten(0, 1)[wanted]
-        with _only_at(head, wanted):
+        with only_at(head, wanted):
             selected: torch.Tensor = self._model(**keywords).logits
             return selected.flatten(0, 1)
 
@@ -110,7 +113,7 @@ def right_padded(rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Ten
 
 
 @contextmanager
-def _only_at(head: torch.nn.Module, places: torch.Tensor) -> Iterator[None]:
+def only_at(head: torch.nn.Module, places: torch.Tensor) -> Iterator[None]:
     """Lets the output layer see the hidden states of these places only, as one row [1, places, hidden]."""
 
     def select(_module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:

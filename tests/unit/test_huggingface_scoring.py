@@ -127,7 +127,7 @@ def test_every_architecture_scores_as_one_by_one(name: str) -> None:
     expected = [alone(model, request) for request in requests]
     for budget in BUDGETS.values():
         scored = engine(model, budget)
-        assert scored._scorer._head is not None
+        assert scored.scorer.head is not None
         answers = scored.score(requests, nothing)
         assert [answer.logprob for answer in answers] == pytest.approx([total for total, _ in expected], abs=1e-4)
         assert [answer.is_greedy for answer in answers] == [greedy for _, greedy in expected]
@@ -179,7 +179,7 @@ def test_a_model_of_another_kind_is_asked_for_all_logits() -> None:
     torch.manual_seed(1)
     model = Reordered(CONFIGS["gpt2"]()).eval()
     scored = engine(model, BUDGETS["one by one"])
-    assert scored._scorer._head is None
+    assert scored.scorer.head is None
     request = TokenRequest((3, 4, 5), (6,))
     with torch.inference_mode():
         expected = float(model(torch.tensor([[3, 4, 5]])).logits[0, -1].log_softmax(-1)[6])
@@ -233,7 +233,7 @@ def test_minus_infinity_is_a_value_and_nan_stays_visible() -> None:
 def test_batches_get_smaller_when_memory_runs_out(error: RuntimeError, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tables.bigram()
     scored = engine(model)
-    run, sizes = scored._scorer.run, []
+    run, sizes = scored.scorer.run, []
 
     def run_in_little_memory(batch: Any) -> Any:
         sizes.append(len(batch))
@@ -241,7 +241,7 @@ def test_batches_get_smaller_when_memory_runs_out(error: RuntimeError, monkeypat
             raise error
         return run(batch)
 
-    monkeypatch.setattr(scored._scorer, "run", run_in_little_memory)
+    monkeypatch.setattr(scored.scorer, "run", run_in_little_memory)
     requests = [TokenRequest((3, 7, i), (4,)) for i in range(7)]
     answers = scored.score(requests, nothing)
     assert [answer.logprob for answer in answers] == pytest.approx([alone(model, r)[0] for r in requests], abs=1e-4)
@@ -254,7 +254,7 @@ def test_one_sequence_that_does_not_fit_is_an_error(monkeypatch: pytest.MonkeyPa
     def fail(batch: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    monkeypatch.setattr(scored._scorer, "run", fail)
+    monkeypatch.setattr(scored.scorer, "run", fail)
     with pytest.raises(ModelError, match="out of memory on 1 sequence of up to 2 tokens; give a smaller max_length"):
         scored.score([TokenRequest((3, 7), (4,))], nothing)
 
@@ -265,7 +265,7 @@ def test_a_token_that_the_model_lacks_is_an_error() -> None:
 
 
 def test_progress_ends_with_all_requests() -> None:
-    lm = wrap_model(tables.bigram(), tables.words(), batch_size=1)
+    lm = wrap_model(tables.bigram(), tables.words(), batch_size=1, engine="padded")
     seen: list[tuple[int, int]] = []
     lm.on_progress = lambda done, total: seen.append((done, total))
     lm.loglikelihood([("Q", " yes"), ("A", " yes"), ("A", " no"), ("x", " x")])

@@ -231,6 +231,7 @@ class TestArguments:
         ("name", "value", "expected"),
         [
             ("dtype", "floot32", "one of auto, bfloat16, float16, float32, float64"),
+            ("engine", "trees", "one of auto, padded, tree"),
             ("max_length", "2k", "a whole number above 0"),
             ("max_length", "0", "a whole number above 0"),
             ("batch_size", "-1", "a whole number above 0"),
