@@ -13,9 +13,5 @@ def mirror(shared: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def checkpoint(starter_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The embedded model; a random one where it is not there."""
-    import pairedruns
-
-    good = starter_models / "good"
-    return good if good.is_dir() else pairedruns.save_random_llama(tmp_path_factory.mktemp("checkpoint"))
+def checkpoint(starter_models: Path) -> Path:
+    return starter_models / "good"

@@ -24,14 +24,8 @@ import lm_eval.utils
 import numpy as np
 import pyarrow.parquet
 import torch
-import transformers
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
-from tokenizers import Tokenizer
-from tokenizers import decoders
-from tokenizers import models
-from tokenizers import pre_tokenizers
-from tokenizers import trainers
 
 from pytest_llmeval._engine import LM
 from pytest_llmeval._evaluate import Evaluation
@@ -50,12 +44,6 @@ CLOSE = 1e-4
 FLOAT32 = 2**-22
 #: Picks are compared only where the peer's own margin tells them apart.
 MARGIN = 2e-4
-
-CHAT_TEMPLATE = (
-    "{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}"
-    "{% if not loop.last or add_generation_prompt %}{{ eos_token }}{% endif %}{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
-)
 
 
 @dataclass
@@ -140,6 +128,7 @@ def peer_reads(mirror: Path) -> Iterator[None]:
 
     # It compiles a template anew for each doc and field.
     compiled = functools.lru_cache(maxsize=1000)(lm_eval.utils.env.from_string)
+    states = random.getstate(), np.random.get_state()
     with (
         mock.patch.object(datasets, "load_dataset", load_dataset),
         mock.patch.object(lm_eval.utils.env, "from_string", compiled),
@@ -148,10 +137,11 @@ def peer_reads(mirror: Path) -> Iterator[None]:
         mock.patch.dict("os.environ", DISABLE_MULTIPROC="1"),
         torch.random.fork_rng(),
     ):
-        states = random.getstate(), np.random.get_state()
-        yield
-        random.setstate(states[0])
-        np.random.set_state(states[1])
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])
 
 
 def compare(runs: Runs) -> Found:
@@ -253,42 +243,3 @@ def _close(ours: Any, theirs: Any, relative: float) -> bool:
     if isinstance(ours, float) and isinstance(theirs, float):
         return math.isclose(ours, theirs, rel_tol=relative, abs_tol=CLOSE) or (math.isnan(ours) and math.isnan(theirs))
     return bool(ours == theirs)
-
-
-def save_random_llama(folder: Path) -> Path:
-    """A small Llama of random weights with a byte-level vocabulary and a chat template."""
-    core = Tokenizer(models.BPE())
-    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    core.decoder = decoders.ByteLevel()
-    special = ["<pad>", "<s>", "</s>", "<|system|>", "<|user|>", "<|assistant|>"]
-    trainer = trainers.BpeTrainer(
-        vocab_size=1024,
-        special_tokens=special,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    core.train_from_iterator([Path(lm_eval.__file__).parent.joinpath("tasks/README.md").read_text()], trainer)
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=core,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        additional_special_tokens=special[3:],
-        chat_template=CHAT_TEMPLATE,
-    )
-    config = transformers.LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        max_position_embeddings=4096,
-        initializer_range=0.1,
-        bos_token_id=1,
-        eos_token_id=2,
-        pad_token_id=0,
-    )
-    torch.manual_seed(0)
-    transformers.LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +86,18 @@ SHOTS_CHAT: dict[str, dict[str, Any]] = {
     "shots-multiturn": {"num_fewshot": 2, "chat_template": True, "fewshot_multiturn": True, "system": "Be brief."},
 }
 CHAT_CASES = [(name, mode) for name, shots in PEERS_FILES.items() for mode in (SHOTS_CHAT if shots else CHAT)]
+
+#: lm_eval's name of a group -> our file, the folder that lm_eval finds it in, and settings. A limit below 1 is a share
+#: of each task's docs: the tasks then weigh differently.
+GROUPS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "mmlu": ("mmlu/mmlu", "mmlu/default", {"num_fewshot": 0, "limit": 10 if FULL else 1}),
+    "mmlu_stem": ("mmlu/stem", "mmlu/default", {"num_fewshot": 2, "limit": 0.1 if FULL else 0.01}),
+    "hendrycks_math": (
+        "hendrycks_math/hendrycks_math",
+        "hendrycks_math",
+        {"limit": 0.02 if FULL else 0.003, "gen_kwargs": {"max_gen_toks": 8}},
+    ),
+}
 
 #: Data sets that are in no mirror.
 MADE_UP = {
@@ -247,21 +258,10 @@ def test_made_up_docs(name: str, mode: str, pair: Pair, made_up: Path, assert_sa
     assert_same(pair, ours, theirs, made_up, gen_kwargs={"max_gen_toks": 16}, **settings)
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs", "settings"),
-    [
-        # A share of each subject: groups weigh by size.
-        ("mmlu/stem.yaml", "mmlu_stem", {"num_fewshot": 5, "limit": 0.1 if FULL else 0.01}),
-        ("mmlu/mmlu.yaml", "mmlu", {"num_fewshot": 0, "limit": DOCS if FULL else 1}),
-        ("hendrycks_math/hendrycks_math.yaml", "hendrycks_math", {"limit": 0.003, "gen_kwargs": {"max_gen_toks": 8}}),
-    ],
-    ids=["stem", "mmlu", "math"],
-)
-def test_groups(
-    ours: str, theirs: str, settings: Mapping[str, Any], pair: Pair, mirror: Path, assert_same: AssertSame
-) -> None:
-    near = PEERS / {"mmlu/stem.yaml": "mmlu/default", "mmlu/mmlu.yaml": "mmlu/default"}.get(ours, "hendrycks_math")
-    assert_same(pair, OURS / ours, theirs, mirror, near, **settings)
+@pytest.mark.parametrize("name", GROUPS)
+def test_groups(name: str, pair: Pair, mirror: Path, assert_same: AssertSame) -> None:
+    ours, near, settings = GROUPS[name]
+    assert_same(pair, OURS / f"{ours}.yaml", name, mirror, PEERS / near, **settings)
 
 
 @pytest.mark.parametrize("name", OWN)
