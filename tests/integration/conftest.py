@@ -6,15 +6,22 @@ import json
 from collections.abc import Callable
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import datasets  # noqa: F401 - see below
+import hypothesis  # noqa: F401
 import numpy as np  # noqa: F401
 import pytest
 
 # pytester forgets the modules that a run inside this process imported, and numpy cannot be imported twice: whatever
-# such runs need must be there before the first one.
+# such runs need must be there before the first one. hypothesis, whose plugin imports it at the end of every run, takes
+# a second each time.
 import pytest_llmeval._hooks
 import pytest_llmeval._xdist  # noqa: F401
+
+
+if TYPE_CHECKING:
+    from faultsuite import FaultSuite
 
 
 MODEL = """
@@ -101,3 +108,19 @@ def workers(request: pytest.FixtureRequest) -> list[str]:
         return []
     pytest.importorskip("xdist")
     return ["-n2"]
+
+
+@pytest.fixture(scope="session")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of saved table models; `faultsuite` imports torch, so only where a test uses it."""
+    import faultsuite
+
+    return faultsuite.prepared(tmp_path_factory.mktemp("checkpoints"))
+
+
+@pytest.fixture
+def faults(pytester: pytest.Pytester, checkpoints: Path) -> FaultSuite:
+    """A folder of tasks and checkpoints that are worked out by hand."""
+    import faultsuite
+
+    return faultsuite.FaultSuite(pytester, checkpoints)
