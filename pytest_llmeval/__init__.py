@@ -15,6 +15,7 @@ from pytest_llmeval._engine import GenerationKwargs
 from pytest_llmeval._engine import Loglikelihood
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._errors import LLMEvalWarning
+from pytest_llmeval._models import wrap_model
 from pytest_llmeval._settings import Settings
 
 
@@ -32,9 +33,10 @@ __all__ = [
     "Loglikelihood",
     "Settings",
     "evaluate",
+    "wrap_model",
 ]
 
-#: Public names whose rooms import yaml, jinja2 and numpy: loaded when asked for, for pytest imports this module always.
+#: Public names whose rooms import yaml, jinja2 and numpy: loaded when asked for, for pytest always imports this module.
 _LATER = {"evaluate": "pytest_llmeval._evaluate", "FakeLM": "pytest_llmeval._engine.fake"}
 
 
