@@ -20,7 +20,11 @@ from pytest_llmeval import _models
 
 
 CHOICE = {"output_type": "multiple_choice", "doc_to_choice": ["yes", "no"], "doc_to_target": "label"}
-GENERATE = {"output_type": "generate_until", "doc_to_target": "a", "generation_kwargs": {"until": ["\n"]}}
+GENERATE = {
+    "output_type": "generate_until",
+    "doc_to_target": "a",
+    "generation_kwargs": {"until": ["\n"], "max_gen_toks": 2},
+}
 ROLLING = {"output_type": "loglikelihood_rolling", "doc_to_text": "", "doc_to_target": "{{q}}"}
 
 #: Log-probabilities after a context, by continuation.
