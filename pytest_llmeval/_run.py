@@ -10,7 +10,6 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +41,12 @@ def run_doc(session: Session, item: pytest.Item, opened: OpenTask, index: int, l
     known = session.evaluation.ledger.of(variant, task.name)
     if index not in known:
         session.name_model(variant, lm)
-        with _plain_failure():
+        try:
             docs = session.wave(variant, opened, index)
             session.evaluation.score(lm, variant, task, docs, session.progress.of(task.name))
+        except LLMEvalError as error:
+            session.remember(error, variant, task)
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
         known = session.evaluation.ledger.of(variant, task.name)
     result = known[index]
     item.stash[RECORD] = (variant, task.name, result)
@@ -156,15 +158,6 @@ def owner_of(item: pytest.Item) -> Task | Group | None:
         return found.owner
     owner = getattr(item.parent, "found", None)
     return owner if isinstance(owner, Group) and item.name.startswith("score") else None
-
-
-@contextmanager
-def _plain_failure() -> Iterator[None]:
-    """Errors of a user's making fail the item with their message alone."""
-    try:
-        yield
-    except LLMEvalError as error:
-        raise pytest.fail.Exception(str(error), pytrace=False) from None
 
 
 def hide_own_frames(excinfo: pytest.ExceptionInfo[BaseException]) -> None:

@@ -170,10 +170,15 @@ class Session:
         for task in self.leaves(owner):
             try:
                 self._score(task, variant, lm, skip)
-            except ModelError as error:
-                self.unasked[variant, task.name] = str(error)
             except LLMEvalError as error:
-                self.lacking[task.name] = str(error)
+                self.remember(error, variant, task)
+
+    def remember(self, error: LLMEvalError, variant: str, task: Task) -> None:
+        """Keep why a task has no results, for its gates."""
+        if isinstance(error, ModelError):
+            self.unasked[variant, task.name] = str(error)
+        else:
+            self.lacking[task.name] = str(error)
 
     def _score(self, task: Task, variant: str, lm: LM, skip: Callable[[Task, int], bool]) -> None:
         docs = [index for index in self.evaluation.open(task).asked if not skip(task, index)]

@@ -131,6 +131,27 @@ class TestBounds:
         )
         assert run.printed.ret == 1
 
+    def test_what_a_model_cannot_be_asked(self, faults: FaultSuite) -> None:
+        """Doc items fail with the reason, and the gates say it too."""
+        faults.pytester.makeconftest(
+            """
+            import pytest
+
+            class WithoutTemplate:
+                def loglikelihood(self, requests):
+                    return [(-1.0, False) for _ in requests]
+
+            @pytest.fixture(scope="session")
+            def llmeval_model():
+                return WithoutTemplate()
+            """
+        )
+        faults.add("t", CHOICE, gates("acc >= 0"), test=hits(1, 1))
+        (faults.folder / "g.yaml").write_text("group: g\ntask: [t]\n")
+        run = faults.run("--llmeval-chat-template", model=None)
+        reason = "--llmeval-chat-template: WithoutTemplate has no method apply_chat_template(*"
+        run.printed.stdout.fnmatch_lines([reason, reason, f"t: {reason}", f"g: {reason}", "*4 failed*"])
+
     def add_group_without_data(self, faults: FaultSuite) -> None:
         faults.pytester.makeconftest(YES)
         faults.add("here", CHOICE, test=hits(1, 1))
