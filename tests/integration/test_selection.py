@@ -98,7 +98,7 @@ def llmeval_model(request):
     result.assert_outcomes(passed=8 + 8 + 4, failed=2)
     result.stdout.fnmatch_lines(["*16 wrong*"])
     if not workers:
-        order = [line.split("[")[1].split("-")[0] for line in result.outlines if ".yaml::" in line and "[" in line]
+        order = [line.split("[")[1].split("-")[0] for line in result.outlines if ".yaml::" in line and "%]" in line]
         switches = sum(a != b for a, b in itertools.pairwise(order) if {a, b} == {"yes", "no"})
         assert switches == 1
 
