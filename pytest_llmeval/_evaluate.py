@@ -260,8 +260,13 @@ def ask_model(lm: LM, instances: Sequence[Instance]) -> list[Any]:
         if not places:
             continue
         requests = [instances[i].arguments for i in places]
-        method = getattr(lm, kind)
-        answers = list(method([text for (text,) in requests] if kind == "loglikelihood_rolling" else requests))
+        method = getattr(lm, kind, None)
+        if method is None:
+            raise ModelError(f"{type(lm).__name__}, which llmeval_model gave, has no method {kind}: it is no model")
+        answers = method([text for (text,) in requests] if kind == "loglikelihood_rolling" else requests)
+        if not isinstance(answers, Iterable):
+            raise ModelError(f"{type(lm).__name__}.{kind} gave {answers!r}: it must return an answer for each request")
+        answers = list(answers)
         if len(answers) != len(places):
             raise ModelError(f"{type(lm).__name__}.{kind} gave {len(answers)} answers to {len(places)} requests")
         for place, response in zip(places, answers, strict=True):

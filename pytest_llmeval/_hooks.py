@@ -110,9 +110,9 @@ class Running:
             return "error", "E", "ERROR"
         return STATUS.get(outcome) if outcome and report.passed else None
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        # Workers have a terminal summary too, which nobody sees.
-        if not self.on_worker:
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+        # Workers have a terminal summary too, which nobody sees; after a usage error there is nothing to sum up.
+        if not self.on_worker and exitstatus != pytest.ExitCode.USAGE_ERROR:
             close(self.session, terminalreporter)
 
     @pytest.hookimpl(wrapper=True)

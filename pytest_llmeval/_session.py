@@ -188,6 +188,13 @@ class Session:
         summary = self.summary(owner, variant)
         return judge(gate, summary, missing=self.missing(owner, variant))
 
+    def asked_result(self, name: str, variant: str, lm: LM) -> Summary:
+        """The same for a test of the user's, which a name or data of no use fails with the message alone."""
+        try:
+            return self.result_of(name, variant, lm)
+        except LLMEvalError as error:
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
+
     def result_of(self, name: str, variant: str, lm: LM) -> Summary:
         """The numbers of a task or group by name, over all docs that this run asks for. Raises LLMEvalError."""
         owner = self.collected.get(name) or self.registry.find(name, self.config.rootpath)

@@ -98,7 +98,7 @@ def llmeval_model(request: pytest.FixtureRequest, llmeval_model_name: str | None
 def llmeval_result(request: pytest.FixtureRequest, llmeval_model: LM) -> Callable[[str], Summary]:
     """Evaluates a task or group by name: ``llmeval_result("mmlu_anatomy").metrics["acc"]``."""
     session, variant = _session(request.config), request.config.stash[MODELS].variant_of(llmeval_model)
-    return lambda name: session.result_of(name, variant, llmeval_model)
+    return lambda name: session.asked_result(name, variant, llmeval_model)
 
 
 def _session(config: pytest.Config) -> Session:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -237,6 +238,10 @@ def read_metadata(entries: Mapping[str, Value], home: Path) -> tuple[dict[str, A
     if value is None:
         return {}, ()
     written = typed.table(value, "metadata").entries
+    for key, entry in written.items():
+        # A gate under a misspelt key would never fail.
+        if key != "gates" and get_close_matches(key.lower(), ["gates"], cutoff=0.8):
+            raise typed.wrong(entry, f"metadata.{key}", "is no key of ours; did you mean 'gates'?")
     metadata = {key: data(entry) for key, entry in written.items() if key != "gates"}
     version, gates = written.get("version"), typed.given(written, "gates")
     if isinstance(version, Scalar) and version.kind == "float" and str(metadata["version"]) != version.text:

@@ -145,3 +145,41 @@ def test_list_and_show_run_nothing(pytester: pytest.Pytester, suite: Path) -> No
     shown.stdout.fnmatch_lines(
         ["--- tasks/even.yaml::doc[[]3[]]", "even 3?", "    -> ' yes'", "    -> ' no'", "target: 1"]
     )
+
+
+def test_a_gate_under_a_misspelt_key_is_an_error(pytester: pytest.Pytester, suite: Path) -> None:
+    break_task(suite, "gates:", "gate:")
+    result = pytester.runpytest("tasks/even.yaml")
+    result.stdout.fnmatch_lines(["*even.yaml:*metadata.gate: is no key of ours; did you mean 'gates'?"])
+    assert result.ret == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("return None", "*NoneType, which llmeval_model gave, has no method loglikelihood*"),
+        (
+            "return FakeOf(lambda requests: None)",
+            "*FakeOf.loglikelihood gave None: it must return an answer for each *",
+        ),
+        ("return FakeOf(lambda requests: [(-1.0, False)])", "*FakeOf.loglikelihood gave 1 answers to 2 requests*"),
+    ],
+)
+def test_a_model_that_is_none(pytester: pytest.Pytester, suite: Path, model: str, message: str) -> None:
+    pytester.makeconftest(
+        "import pytest\n"
+        "class FakeOf:\n    def __init__(self, answer):\n        self.loglikelihood = answer\n"
+        f"@pytest.fixture(scope='session')\ndef llmeval_model():\n    {model}\n"
+    )
+    result = pytester.runpytest("tasks/even.yaml")
+    result.stdout.fnmatch_lines([message])
+    result.stdout.no_fnmatch_line("*Traceback*")
+    result.stdout.no_fnmatch_line("*pytest_llmeval/*.py*")
+    assert result.ret == 1
+
+
+def test_a_result_of_an_unknown_name(pytester: pytest.Pytester, suite: Path) -> None:
+    pytester.makepyfile(test_own="def test_it(llmeval_result):\n    llmeval_result('evn')\n")
+    result = pytester.runpytest("test_own.py")
+    result.stdout.fnmatch_lines(["*no task, group or tag is called 'evn'*"])
+    result.stdout.no_fnmatch_line("*_session.py*")
