@@ -81,14 +81,14 @@ def test_nan_fails_the_gate(pytester: pytest.Pytester, suite: Path) -> None:
 
 
 def test_unrelated_tests_are_untouched(pytester: pytest.Pytester, suite: Path) -> None:
-    pytester.makepyfile(test_plain="def test_one(): pass\ndef test_two(): assert 0\n")
-    result = pytester.runpytest("test_plain.py", "tasks/even.yaml")
+    pytester.makepyfile(test_of_theirs="def test_one(): pass\ndef test_two(): assert 0\n")
+    result = pytester.runpytest("test_of_theirs.py", "tasks/even.yaml")
     result.stdout.fnmatch_lines(["*1 failed, 7 passed, 5 wrong*"])
 
 
 def test_hand_written_tests_use_model_and_results(pytester: pytest.Pytester, suite: Path) -> None:
     pytester.makepyfile(
-        test_own="""
+        test_by_hand="""
         def test_capital(llmeval_model):
             assert llmeval_model.generate_until([("q", None)]) == ["The answer is yes."]
 
@@ -97,5 +97,5 @@ def test_hand_written_tests_use_model_and_results(pytester: pytest.Pytester, sui
             assert llmeval_result("all").metrics["acc,none"] == 0.5
         """
     )
-    result = pytester.runpytest("test_own.py", "tasks/all.yaml")
+    result = pytester.runpytest("test_by_hand.py", "tasks/all.yaml")
     result.stdout.fnmatch_lines(["*3 passed*"])

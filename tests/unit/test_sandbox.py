@@ -248,7 +248,12 @@ def test_files_are_bounded(worker: Worker, program: str) -> None:
     [
         "import os\nassert os.listdir() == []\nopen('x', 'w').write('y')\nassert open('x').read() == 'y'",
         "import tempfile\nwith tempfile.NamedTemporaryFile() as file: file.write(b'x')",
-        "import os\nos.mkdir('/tmp/d')\nassert os.listdir() == ['d']",
+        pytest.param(
+            "import os\nos.mkdir('/tmp/d')\nassert os.listdir() == ['d']",
+            marks=pytest.mark.skipif(
+                Path(sys.prefix).is_relative_to("/tmp"), reason="Python itself lies in /tmp, which is then read-only"
+            ),
+        ),
     ],
 )
 def test_its_folder_is_empty_writable_and_gone_afterwards(worker: Worker, program: str) -> None:
