@@ -27,7 +27,10 @@ class Models:
 
     def __init__(self, config: pytest.Config, choices: tuple[ModelChoice, ...]) -> None:
         self.choices = choices
-        self._origin = origin_of(config, "model")
+        bisected = bool(value_of(config, "bisect"))
+        #: The models that every item is run with; a search chooses its own.
+        self.each_item: tuple[str, ...] = () if bisected else tuple(choice.name for choice in choices)
+        self._origin = origin_of(config, "bisect" if bisected else "model")
         args = value_of(config, "model-args")
         self._args = parse_pairs(args, origin_of(config, "model-args")) if args else {}
         self._schemes: dict[str, ModelFactory] = {}
@@ -61,8 +64,10 @@ class Models:
             message = str(error) if str(error).startswith("model ") else f"model {choice.name!r}: {error}"
             raise pytest.fail.Exception(message, pytrace=False) from None
         self._served[id(lm)] = choice.name if len(self.choices) > 1 else ""
-        yield lm
-        getattr(lm, "close", _nothing)()
+        try:
+            yield lm
+        finally:
+            getattr(lm, "close", _nothing)()
 
     def variant_of(self, lm: LM) -> str:
         """How node ids call a model that was served here; empty where there is no other."""

@@ -27,6 +27,7 @@ __all__ = [
     "GateLine",
     "VariantReport",
     "Writer",
+    "append_lines",
     "append_step_summary",
     "gather",
     "members",
@@ -44,11 +45,17 @@ STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 
 def append_step_summary(reports: Sequence[VariantReport], environ: Mapping[str, str]) -> None:
     """Add the report to the CI job's summary, if there is one. Raises SettingError if its file cannot be written."""
+    if any(report.summaries or report.gates for report in reports):
+        append_lines([step_summary(reports)], environ)
+
+
+def append_lines(lines: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Add Markdown to the CI job's summary, if there is one. Raises SettingError if its file cannot be written."""
     path = environ.get(STEP_SUMMARY)
-    if not path or not any(report.summaries or report.gates for report in reports):
+    if not path:
         return
     try:
         with Path(path).open("a", encoding="utf-8") as file:
-            file.write(step_summary(reports))
+            file.write("\n".join(lines))
     except OSError as error:
         raise SettingError(f"environment variable {STEP_SUMMARY}: cannot write {path!r}: {error.strerror}") from None
