@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 import pytest
 
@@ -175,8 +176,9 @@ class Bisection:
     def _report(self, step: Step) -> None:
         """Count the step as a test that passed: that a checkpoint is bad is what was asked, no failure of the run."""
         nodeid = f"bisect::{step.name}"
-        for when in ("call", "teardown"):
-            report = pytest.TestReport(nodeid, ("bisect", None, step.name), {}, "passed", None, when)  # type: ignore[arg-type]
+        phases: tuple[Literal["call", "teardown"], ...] = ("call", "teardown")
+        for when in phases:
+            report = pytest.TestReport(nodeid, ("bisect", None, step.name), {}, "passed", None, when)
             if when == "call":
                 report.user_properties.append(("outcome", step.outcome))
                 report.llmeval_step = step.outcome  # type: ignore[attr-defined]

@@ -57,9 +57,10 @@ OPTIONS = (
     _text("model-args", "K=V,...", "dtype, device, revision, max_length, attn_implementation, ... for the model"),
     Option(
         "bisect",
-        "find the first checkpoint from GOOD to BAD on which a selected gate fails, by halving: among those saved beside "
-        "them (ordered by the numbers in their names) or those named by --llmeval-model (in that order); assumes that "
-        "after a bad one all are bad; exit code 0 if found, 1 if GOOD fails, BAD passes or a checkpoint cannot be judged",
+        "find the first checkpoint from GOOD to BAD on which a selected gate fails, by halving: among those saved "
+        "beside them (ordered by the numbers in their names) or those named by --llmeval-model (in that order); "
+        "assumes that after a bad one all are bad; exit code 0 if found, 1 if GOOD fails, BAD passes or one cannot be "
+        "judged",
         "args",
         {"nargs": 2, "metavar": ("GOOD", "BAD")},
     ),
@@ -276,7 +277,7 @@ def _history(config: pytest.Config, ends: Sequence[Given], named: Sequence[Given
     if len(ends) != 2:
         raise SettingError(f"{origin}: expected two models, GOOD and BAD, got {len(ends)}")
     try:
-        return history_between(*ends, listed=named if config.getoption("llmeval_model") else ())
+        return history_between(ends[0], ends[1], named if config.getoption("llmeval_model") else ())
     except SettingError as error:
         raise SettingError(f"{origin}: {error}") from None
 

@@ -35,7 +35,7 @@ FLOOR_PLAN = [
     {"_models", "_sandbox"},
     {"_scores"},
     {"_aggregate"},
-    {"_verdicts"},
+    {"_trends", "_verdicts"},
     {"_lint"},
     {"_evaluate"},
     {"_options", "_items"},
