@@ -103,6 +103,7 @@ class Bisection:
             raise session.Interrupted("a task file could not be collected: its gates would be missing")
         # No item runs with the model of its own that a report could miss.
         self.session.selected_gates = []
+        self.session.evaluation.expect_several_models()
         try:
             self._search(session.items)
         except UndecidedError as error:

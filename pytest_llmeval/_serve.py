@@ -12,6 +12,7 @@ from pytest_llmeval import _models
 from pytest_llmeval._engine import LM
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._errors import SettingError
+from pytest_llmeval._models.sharing import Encodings
 from pytest_llmeval._options import ModelChoice
 from pytest_llmeval._options import origin_of
 from pytest_llmeval._options import parse_pairs
@@ -35,6 +36,7 @@ class Models:
         self._args = parse_pairs(args, origin_of(config, "model-args")) if args else {}
         self._schemes: dict[str, ModelFactory] = {}
         self._served: dict[int, str] = {}
+        self._encodings = Encodings() if len(choices) > 1 else None
         config.hook.pytest_llmeval_register_models(register=self._schemes.__setitem__)
 
     def check(self) -> None:
@@ -57,7 +59,7 @@ class Models:
         if choice is None:
             pytest.fail(NO_MODEL, pytrace=False)
         try:
-            lm = _models.load_model(choice.spec, self._args, schemes=self._schemes)
+            lm = _models.load_model(choice.spec, self._args, schemes=self._schemes, encodings=self._encodings)
             getattr(lm, "prepare", _nothing)()
         except LLMEvalError as error:
             # Errors of our own loader begin with the model's name; those of other schemes need not.

@@ -20,7 +20,7 @@ FLOOR_PLAN = [
     {"_errors"},
     {"_task"},
     {"_settings"},
-    {"_functions", "_history", "_limits", "_named_options", "_plain"},
+    {"_functions", "_history", "_kept", "_limits", "_named_options", "_plain"},
     {"_template"},
     {"_engine"},
     {"_results"},
