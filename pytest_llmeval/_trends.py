@@ -87,7 +87,9 @@ def trends_of_group(group: Group, summaries: Sequence[Summary], members: Sequenc
         own = [trend for trend in members if trend.key == first.key and trend.name in summaries[0].tasks]
         if sum(trend.n for trend in own) != first.n:
             continue
-        weighing = next(metric for metric in group.metrics if metric.metric == first.metric)
+        weighing = next(
+            m for m in group.metrics if m.metric == first.metric and first.filter in (m.filters or [first.filter])
+        )
         errors = [trend.stderr for trend in own if trend.stderr is not None]
         weights = [trend.n if weighing.weight_by_size else 1 for trend in own]
         known = len(errors) == len(own) and weighing.aggregation is None

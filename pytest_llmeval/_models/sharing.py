@@ -1,8 +1,8 @@
 """Token ids worked out once for all checkpoints of a session whose tokenizers are equal.
 
-Of MMLU with five shots a doc takes some 3 to 16 ms to encode and 0.2 ms on a large GPU to score: with several
-checkpoints the tokenizer would set the pace. Generation and rolling log-likelihoods encode little for what they
-compute, and do without.
+A doc of MMLU with five shots takes 3 ms (anatomy) to 16 ms (professional law) to encode on one processor, of which the
+second checkpoint needs 0.1 (`perf/sharing.py`): a GPU would wait for the tokenizer. Generation and rolling
+log-likelihoods encode little for what they compute, and do without.
 """
 
 from __future__ import annotations
