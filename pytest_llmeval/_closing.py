@@ -15,6 +15,7 @@ from pytest_llmeval._output import runs_of
 from pytest_llmeval._output import write_output
 from pytest_llmeval._report import VariantReport
 from pytest_llmeval._report import append_step_summary
+from pytest_llmeval._report import compare
 from pytest_llmeval._report import gather
 from pytest_llmeval._report import write_report
 from pytest_llmeval._session import Session
@@ -25,9 +26,10 @@ def close(session: Session, reporter: pytest.TerminalReporter) -> None:
     if session.config.option.collectonly or session.looks_only:
         return
     reports = gather(session, session.selected_gates)
-    write_report(reporter, reports, session.config.get_verbosity())
+    comparison = compare(session)
+    write_report(reporter, reports, session.config.get_verbosity(), comparison)
     try:
-        append_step_summary(reports, os.environ)
+        append_step_summary(reports, os.environ, comparison)
         _write_files(session, reporter)
     except SettingError as error:
         session.unwritten = True

@@ -139,6 +139,8 @@ class Session:
             if found := doc_of(item):
                 order = self.selected.setdefault((variant_of(item), found.opened.task.name), {})
                 order[found.index] = len(order)
+        if len({variant for variant, _ in (*self.selected, *self.selected_gates)}) > 1:
+            self.evaluation.expect_several_models()
 
     def left_out(self, group: Group, variant: str) -> str | None:
         """Why a group's numbers are not asked for: some of its tasks were deselected, and others were not.
