@@ -118,9 +118,8 @@ def _ends_lines(step: Mapping[str, Any]) -> bool:
     if kind == "ByteLevel":
         return bool(step["use_regex"] and not step["add_prefix_space"])
     if kind != "Split" or step["behavior"] != "Isolated" or step["invert"]:
-        return kind == "WhitespaceSplit"
-    pattern = step["pattern"].get("Regex", "")
-    return ENDS_LINES.issuperset(_alternatives(pattern))
+        return bool(kind == "WhitespaceSplit")
+    return ENDS_LINES.issuperset(_alternatives(str(step["pattern"].get("Regex", ""))))
 
 
 def _alternatives(pattern: str) -> list[str]:
