@@ -38,6 +38,8 @@ from pytest_llmeval._engine.tree import distinct_waves
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.attention import BlockAttention
+from pytest_llmeval._models.continuous import ContinuousGenerator
+from pytest_llmeval._models.continuous import row_pairs
 from pytest_llmeval._models.devices import free_memory
 from pytest_llmeval._models.devices import is_out_of_memory
 from pytest_llmeval._models.devices import pass_limits
@@ -62,7 +64,7 @@ CHECK_LIMITS, CHECK_BLOCK = Limits(pack=16, longest=24), 6
 
 
 class TreeEngine:
-    """An `Engine` that scores by the tree and writes as the padded engine does.
+    """An `Engine` that scores by the tree, and writes as `writer` does: the padded engine if it is not given.
 
     Requests of more than `reach` tokens, for which it is not known that the model takes the tree's masks, go to
     the padded engine. With `remembers`, for weights that nobody changes, the path that one call ends with stays in
@@ -70,10 +72,18 @@ class TreeEngine:
     """
 
     def __init__(
-        self, model: Any, limits: Limits, padded: PaddedEngine, reach: float, *, remembers: bool = False
+        self,
+        model: Any,
+        limits: Limits,
+        padded: PaddedEngine,
+        reach: float,
+        *,
+        writer: ContinuousGenerator | PaddedEngine | None = None,
+        remembers: bool = False,
     ) -> None:
         self._model = model
         self._padded = padded
+        self._writer = writer or padded
         self._limits = limits
         self._reach = reach
         self._remembers = remembers
@@ -97,7 +107,7 @@ class TreeEngine:
     def generate(
         self, requests: Sequence[GenerationRequest], is_stopped: IsStopped, on_progress: OnProgress
     ) -> list[Completion]:
-        return self._padded.generate(requests, is_stopped, on_progress)
+        return self._writer.generate(requests, is_stopped, on_progress)
 
     def _score(self, requests: Sequence[TokenRequest]) -> Iterator[dict[int, Loglikelihood]]:
         """Answers by the place of their request, pass by pass."""
@@ -229,14 +239,30 @@ def choose_engine(model: Any, args: ModelArgs, eos_ids: Iterable[int], *, rememb
         return padded
     with evaluating(model):
         reach = proven_reach(model, padded.scorer)
+        writer = choose_writer(model, args, padded, reach) if reach else padded
     if reach:
-        return TreeEngine(model, pass_limits(device, args), padded, reach, remembers=remembers)
+        return TreeEngine(model, pass_limits(device, args), padded, reach, writer=writer, remembers=remembers)
     if args.engine == "tree":
         raise ModelError(
             f"model argument engine=tree: {type(model).__name__} gives other numbers with the tree's attention masks, "
             "or takes none; engine=padded serves it"
         )
     return padded
+
+
+def choose_writer(
+    model: Any, args: ModelArgs, padded: PaddedEngine, reach: float
+) -> ContinuousGenerator | PaddedEngine:
+    """Continuous batching, if it gives the numbers that texts have alone; else the padded engine."""
+    try:
+        pairs = row_pairs(model, padded.scorer)
+    # A model, or a device, of another kind may fail anywhere in there.
+    except Exception:
+        return padded
+    if not _agree(pairs, model.dtype):
+        return padded
+    device = model.device
+    return ContinuousGenerator(model, padded, writing_budget(device, args), pass_limits(device, args).pack, reach)
 
 
 def tree_mask(step: Pass, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
