@@ -221,7 +221,7 @@ def test_a_text_that_turns_in_circles_takes_few_passes(monkeypatch: pytest.Monke
     assert len(passes) < 60
 
 
-@pytest.mark.parametrize("settings", [{}, {"do_sample": True, "temperature": 0.01}], ids=["greedy", "drawn"])
+@pytest.mark.parametrize("settings", [{}, {"do_sample": True, "temperature": 0.001}], ids=["greedy", "drawn"])
 def test_what_rounding_could_decide_is_decided_alone(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Two tokens tie; beside other texts one or the other is ahead by less than rounding may be."""
     tie = torch.zeros(8, 8)
@@ -231,7 +231,7 @@ def test_what_rounding_could_decide_is_decided_alone(settings: dict[str, Any], m
 
     def rounded(self: RowRunner, runs: Sequence[Run]) -> torch.Tensor:
         logits = run(self, runs)
-        logits[:, NO if len(runs) % 2 else YES] += 1e-6 * (len(runs) - 1)
+        logits[:, NO if len(runs) % 2 else YES] += 1e-4 * (len(runs) - 1)
         return logits
 
     monkeypatch.setattr(RowRunner, "run", rounded)
