@@ -60,15 +60,16 @@ LEAST_STEM = 16
 SPARE = 16
 #: Most guessed tokens of a text in one pass.
 MOST_GUESSED = SHORT - 1
+#: A text that is read alone is read in pieces of this size, whatever a pass may hold, for equal rounding.
+PIECE = 256
 
 
 @dataclass(slots=True, eq=False)
 class _Row:
-    """A text, the stem that its prompt goes on from, and what is held of it while it has a slot."""
+    """A text, and the stem that its prompt goes on from."""
 
     text: Text
     stem: Stem | None
-    segment: Segment | None = None
     echo: Echo | None = None
 
     @property
@@ -117,7 +118,8 @@ class _Desk:
 
     def __init__(self, rows: Sequence[_Row], budget: Budget) -> None:
         places = max((row.text.prompt.length - row.start for row in rows), default=1)
-        self.n_slots = max(1, min(len(rows), budget.rows, budget.tokens // places))
+        longest = max((row.start for row in rows), default=0)
+        self.n_slots = max(1, min(len(rows), budget.rows, (budget.tokens - longest) // places))
         self.store = Store(self.n_slots, places)
         self.waiting = deque(rows)
         self.live: dict[_Row, Segment] = {}
@@ -287,11 +289,12 @@ class ContinuousGenerator:
         return [found[i] for i in range(len(texts))]
 
     def _alone(self, text: Text) -> int:
-        """The next token as the text itself says it, read without neighbours in pieces of one size."""
+        """The next token as the text itself says it, read without neighbours."""
         ids = text.whole
         segment = Segment(Store(1, len(ids)), 0, 0)
-        for start in range(0, len(ids), self._pack):
-            piece = ids[start : start + self._pack]
+        size = min(self._pack, PIECE)
+        for start in range(0, len(ids), size):
+            piece = ids[start : start + size]
             logits = self._runner.run([Run(segment, (), piece, 1)])
             segment.length += len(piece)
         return self._choose([text], logits)[0].token

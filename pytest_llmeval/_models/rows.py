@@ -178,7 +178,7 @@ class _RowAttention(TorchFunctionMode):
         self._plan = plan
         self._cache = cache
         self._mask = mask
-        self._has_onednn = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+        self._has_onednn = torch._C._has_mkldnn and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
     def __torch_function__(
         self,

@@ -118,10 +118,11 @@ def _slack(logits: torch.Tensor, scores: torch.Tensor, shares: torch.Tensor, war
 
 
 def warped(logits: torch.Tensor, warpers: Sequence[Any]) -> torch.Tensor:
+    scores: torch.Tensor = logits
     for warper in warpers:
         # None of ours looks at the ids.
-        logits = warper(None, logits)
-    return logits
+        scores = warper(None, scores)
+    return scores
 
 
 def cumulate(scores: torch.Tensor) -> torch.Tensor:

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -261,8 +262,10 @@ def choose_writer(
         return padded
     if not _agree(pairs, model.dtype):
         return padded
-    device = model.device
-    return ContinuousGenerator(model, padded, writing_budget(device, args), pass_limits(device, args).pack, reach)
+    budget = writing_budget(model.device, args)
+    # Keys and values are never copied here: what padded batches need for that holds as many again.
+    budget = replace(budget, tokens=args.max_batch_tokens or 2 * budget.tokens)
+    return ContinuousGenerator(model, padded, budget, pass_limits(model.device, args).pack, reach)
 
 
 def tree_mask(step: Pass, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
