@@ -114,7 +114,8 @@ def _slack(logits: torch.Tensor, scores: torch.Tensor, shares: torch.Tensor, war
     apart = torch.where(kept, rounding[:, None], -rounding[:, None])
     sure = [(warped(logits + sign * apart, warpers) > -torch.inf).eq(kept).all(-1) for sign in (1, -1)]
     edge = shares.masked_fill(~kept, torch.inf).amin(-1)
-    return torch.where(sure[0] & sure[1], 0.0, 2 * edge) + 2 * rounding / warpers[0].temperature
+    unsure: torch.Tensor = torch.where(sure[0] & sure[1], 0.0, 2 * edge)
+    return unsure + 2 * rounding / float(warpers[0].temperature)
 
 
 def warped(logits: torch.Tensor, warpers: Sequence[Any]) -> torch.Tensor:
