@@ -22,10 +22,10 @@ from pytest_llmeval._engine.tree import Tree
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models import wrap_model
 from pytest_llmeval._models.arguments import ModelArgs
+from pytest_llmeval._models.choosing import choose_engine
+from pytest_llmeval._models.choosing import proven_reach
 from pytest_llmeval._models.padded import PaddedEngine
 from pytest_llmeval._models.tree import TreeEngine
-from pytest_llmeval._models.tree import choose_engine
-from pytest_llmeval._models.tree import proven_reach
 
 
 WORDS, WINDOW = 96, 64
