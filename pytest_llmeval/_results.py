@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 from typing import TypeAlias
 
@@ -85,7 +86,12 @@ class DocResult:
     @classmethod
     def from_list(cls, values: Sequence[Any]) -> DocResult:
         *rest, key, pick = values
-        return cls(*rest, key and DocKey(*key), pick and Pick(pick[0], tuple(pick[1]), pick[2]))
+        result = cls(*rest)
+        return replace(
+            result,
+            key=None if key is None else DocKey(*key),
+            pick=None if pick is None else Pick(pick[0], tuple(pick[1]), pick[2]),
+        )
 
 
 @dataclass(frozen=True, slots=True)

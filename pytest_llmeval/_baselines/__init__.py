@@ -20,31 +20,33 @@ and share both, which is what it takes to pair them wrongly, with 1e-16.
 
 from __future__ import annotations
 
+from pytest_llmeval._baselines.comparing import Comparison
+from pytest_llmeval._baselines.comparing import compare_task
 from pytest_llmeval._baselines.entries import Entry
 from pytest_llmeval._baselines.entries import entry_of
 from pytest_llmeval._baselines.folder import Folder
-from pytest_llmeval._baselines.header import Header
-from pytest_llmeval._baselines.header import header_of
 from pytest_llmeval._baselines.keys import doc_key
 from pytest_llmeval._baselines.pairing import Pairing
 from pytest_llmeval._baselines.pairing import pair
-from pytest_llmeval._baselines.pairing import unlike
 from pytest_llmeval._baselines.record import Record
+from pytest_llmeval._baselines.record import read_record
+from pytest_llmeval._baselines.record import record_text
 from pytest_llmeval._baselines.updating import Update
 from pytest_llmeval._baselines.updating import updated
 
 
 __all__ = [
+    "Comparison",
     "Entry",
     "Folder",
-    "Header",
     "Pairing",
     "Record",
     "Update",
+    "compare_task",
     "doc_key",
     "entry_of",
-    "header_of",
     "pair",
-    "unlike",
+    "read_record",
+    "record_text",
     "updated",
 ]

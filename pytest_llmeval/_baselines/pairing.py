@@ -63,9 +63,10 @@ class _Waiting:
             for position, entry in enumerate(wanted):
                 places = by_key.get(key(entry), ())
                 fitting = (place for place in places if not same_number or self._entries[place].doc == entry.doc)
-                if position not in found and (place := next(fitting, None)) is not None:
-                    by_key[key(entry)].remove(place)
-                    found[position] = place
+                partner = None if position in found else next(fitting, None)
+                if partner is not None:
+                    by_key[key(entry)].remove(partner)
+                    found[position] = partner
         return [self._entries.pop(found[position]) if position in found else None for position in range(len(wanted))]
 
     def left(self) -> list[Entry]:

@@ -46,7 +46,9 @@ def read_record(text: str, path: Path) -> Record:
     first, _, rest = text.partition("\n")
     number = first.removeprefix(_FIRST)
     if number == first or not number.isdigit():
-        raise BaselineError(path, f"expected {_FIRST + str(FORMAT)!r}, found {first!r:.60}: this is no baseline", line=1)
+        raise BaselineError(
+            path, f"expected {_FIRST + str(FORMAT)!r}, found {first!r:.60}: this is no baseline", line=1
+        )
     if int(number) != FORMAT:
         raise BaselineError(
             path, f"has format {number}, and this version reads format {FORMAT}: write it again, or update", line=1

@@ -62,15 +62,16 @@ def updated(
     check_docs(path, results)
     now = [entry_of(result) for result in results]
     header, whole = header_of(task, settings), len(results) == summary.n_total
+    own: Mapping[str, Any] = model_of(model, facts)
     if old is None or whole:
-        entries, models = now, [model_of(model, facts)]
+        entries, models = now, [own]
     else:
         if differing := _unlike(old.header, header):
             raise BaselineError(
                 path, f"not updated: {'; '.join(differing)}; that is for all docs, so update by a run of all docs"
             )
         entries = replaced(old.entries, now)
-        models = [*old.header.models, *(one for one in [model_of(model, facts)] if one not in old.header.models)]
+        models = [*old.header.models, *([own] if own not in old.header.models else [])]
         summary = _summary(task, entries, summary.n_total)
     written = replace(
         header,
@@ -83,11 +84,6 @@ def updated(
     pairs = pair(old.entries, now).pairs if old else ()
     changed = sum(before.scores != after.scores for before, after in pairs)
     return Update(Record(written, entries), len(now), len(entries) - len(now), changed)
-
-
-def summary_of(task: Task, record: Record) -> Summary:
-    """A task's numbers in the baseline, as far as they can be worked out from what is kept of docs."""
-    return _summary(task, record.entries, record.header.docs_total)
 
 
 def check_docs(path: Path, results: Sequence[DocResult]) -> None:

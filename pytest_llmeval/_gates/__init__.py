@@ -46,7 +46,18 @@ from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 
 
-__all__ = ["Bound", "Change", "Gate", "Place", "Rule", "check_gate", "gate_ids", "gates_for", "parse_gate", "parse_rule"]
+__all__ = [
+    "Bound",
+    "Change",
+    "Gate",
+    "Place",
+    "Rule",
+    "check_gate",
+    "gate_ids",
+    "gates_for",
+    "parse_gate",
+    "parse_rule",
+]
 
 
 def gates_for(owner: Task | Group, rules: Iterable[Rule] = (), leaves: Sequence[Task] = ()) -> tuple[Gate, ...]:

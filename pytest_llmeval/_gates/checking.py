@@ -171,9 +171,7 @@ def _check_confidence(gate: Gate, owner: Task | Group, leaves: Sequence[Task]) -
     if isinstance(owner, Task):
         known = [name for name in metric_names(owner) if _is_mean(name, owner, leaves)]
     else:
-        known = [
-            one.metric for one in owner.metrics if one.aggregation is None and _is_mean(one.metric, owner, leaves)
-        ]
+        known = [one.metric for one in owner.metrics if one.aggregation is None and _is_mean(one.metric, owner, leaves)]
     named = gate.metric in metric_names(owner)
     if gate.metric in known or not named:
         return

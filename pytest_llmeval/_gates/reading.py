@@ -33,7 +33,11 @@ _SCOPES: tuple[Scope, ...] = get_args(Scope)
 _BOUND_KEYS: tuple[tuple[str, Operator], ...] = (("min", ">="), ("max", "<="))
 
 #: Key of a tolerance -> on which side of the baseline the value may lie, and which way the tolerance counts.
-_CHANGE_KEYS: Mapping[Word, tuple[Operator, int]] = {"max_drop": (">=", -1), "max_rise": ("<=", 1), "min_gain": (">=", 1)}
+_CHANGE_KEYS: Mapping[Word, tuple[Operator, int]] = {
+    "max_drop": (">=", -1),
+    "max_rise": ("<=", 1),
+    "min_gain": (">=", 1),
+}
 
 _KEYS = ("metric", "filter", "min", "max", *_CHANGE_KEYS, "must_stay_right", "confidence", "scope", "name")
 

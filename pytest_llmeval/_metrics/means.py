@@ -24,10 +24,15 @@ from pytest_llmeval._metrics.metric import aggregation_name
 
 @dataclass(frozen=True, slots=True)
 class DocMean:
-    """`values` makes one number a doc of a metric's items; the metric is their mean, or with `log` its exponential."""
+    """`values` makes one number a doc of a metric's items; the metric is their mean, or with `log` its exponential.
+
+    `support`: the least and greatest number that a doc can have, where known. `plain`: the items are these numbers.
+    """
 
     values: Callable[[Sequence[Item]], Sequence[float]]
     log: bool = False
+    support: tuple[float, float] | None = None
+    plain: bool = False
 
 
 def doc_mean(metric: Metric) -> DocMean | None:
@@ -67,9 +72,9 @@ def _bits(items: Sequence[Any]) -> list[float]:
 DOC_MEANS: Mapping[str, DocMean] = MappingProxyType(
     {
         "bits_per_byte": DocMean(_bits),
-        "brier_score": DocMean(_brier),
-        "likelihood": DocMean(_likelihoods),
-        "mean": DocMean(_numbers),
+        "brier_score": DocMean(_brier, support=(0.0, 2.0)),
+        "likelihood": DocMean(_likelihoods, support=(0.0, 1.0)),
+        "mean": DocMean(_numbers, plain=True),
         "perplexity": DocMean(_negative, log=True),
         "weighted_perplexity": DocMean(_per_unit, log=True),
     }
