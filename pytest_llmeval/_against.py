@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._report import scored_tasks
 from pytest_llmeval._session import Session
-from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts import Part
 from pytest_llmeval._verdicts import flips_of_part
 
@@ -41,17 +40,26 @@ def baseline_lines(session: Session) -> Iterator[Line]:
             is_error=True,
         )
     else:
-        yield from (_write(session, variants[0], task) for task in scored_tasks(session, variants[0]))
+        yield from _update(session, variants[0])
 
 
-def _write(session: Session, variant: str, task: Task) -> Line:
-    part, name = session.part(task, variant), session.model_names.get(variant, variant)
-    facts = session.evaluation.described.get(variant, {})
-    try:
-        text = session.reference.write(task, part.results, session.summary(task, variant), name, facts)
-    except LLMEvalError as error:
-        return Line(f"ERROR: {error}", is_error=True)
-    return Line(f"baseline {session.reference.name}: {text}")
+def _update(session: Session, variant: str) -> Iterator[Line]:
+    """Write task by task, say which files could not be and which did not just get new ones, and count."""
+    docs, tasks = 0, 0
+    head = f"baseline {session.reference.name}"
+    for task in scored_tasks(session, variant):
+        part, name = session.part(task, variant), session.model_names.get(variant, variant)
+        facts = session.evaluation.described.get(variant, {})
+        try:
+            update = session.reference.write(task, part.results, session.summary(task, variant), name, facts)
+        except LLMEvalError as error:
+            yield Line(f"ERROR: {error}", is_error=True)
+            continue
+        docs, tasks = docs + update.run, tasks + 1
+        if update.kept or update.changed:
+            yield Line(f"{head}: {task.name}: {update}")
+    if tasks and session.reference.folder is not None:
+        yield Line(f"{head}: {docs:,} docs of {tasks} tasks written to {session.reference.folder.path}")
 
 
 def _differences(session: Session, variant: str) -> Iterator[Line]:
@@ -60,7 +68,10 @@ def _differences(session: Session, variant: str) -> Iterator[Line]:
     told = [(part, problems) for part in parts if (problems := _problems(session, part))]
     head = f"baseline {session.reference.name}"
     for part, problems in told[:_NAMED]:
-        yield Line(f"ERROR: {head}: {part.task.name}: {', '.join(problems)}", is_error=True)
+        # A task that is new is no mistake where the user lets docs go unpaired.
+        is_new = part.comparison is not None and part.comparison.record is None and part.comparison.problem is None
+        is_error = not (is_new and session.unpaired == "ignore")
+        yield Line(f"{'ERROR: ' * is_error}{head}: {part.task.name}: {', '.join(problems)}", is_error)
     if len(told) > _NAMED:
         yield Line(f"ERROR: {head}: and {len(told) - _NAMED} more tasks that cannot be compared", is_error=True)
     flips = [(part.task.name, *found) for part in parts if (found := flips_of_part(part))]

@@ -10,8 +10,10 @@ import pytest
 
 from pytest_llmeval._baselines import Comparison
 from pytest_llmeval._baselines import Folder
+from pytest_llmeval._baselines import Update
 from pytest_llmeval._baselines import compare_task
 from pytest_llmeval._baselines import updated
+from pytest_llmeval._errors import BaselineError
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._options import origin_of
 from pytest_llmeval._options import value_of
@@ -63,18 +65,18 @@ class Reference:
 
     def write(
         self, task: Task, results: Sequence[DocResult], summary: Summary, model: str, facts: Mapping[str, Any]
-    ) -> str:
-        """Write a task's results and say what was written. Raises BaselineError or SettingError if that cannot be."""
+    ) -> Update:
+        """Write a task's results. Raises BaselineError or SettingError if that cannot be."""
         if self.folder is None:
             raise SettingError(f"{self.origin}: none is named")
+        try:
+            old = self.folder.read(task.name)
+        except BaselineError:
+            # A whole run replaces a file whatever is in it.
+            if len(results) < summary.n_total:
+                raise
+            old = None
         path = self.folder.path_of(task.name)
-        whole = len(results) == summary.n_total
-        # A damaged file is no reason not to replace it.
-        old = None if whole and not self._readable(task) else self.folder.read(task.name)
         update = updated(old, path, task, self.settings, results, summary, model, facts)
         self.folder.write(update.record)
-        return f"{path}: {update}"
-
-    def _readable(self, task: Task) -> bool:
-        comparison = self.comparison("", task, [])
-        return comparison is None or comparison.record is not None
+        return update

@@ -22,19 +22,22 @@ from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Task
 
 
+NO_PAIRS = Pairing(())
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`record` is None where `problem` says why there is nothing to compare with."""
+    """`record` is None where the task has no baseline, or where it cannot be read: `problem` then says why."""
 
     now: Header
     record: Record | None = None
-    pairing: Pairing = Pairing(())
+    pairing: Pairing = NO_PAIRS
     problem: str | None = None
 
     def problems(self, *, whole: bool, ignore_unpaired: bool) -> list[str]:
         """Why docs cannot be compared, in words. `whole`: the run holds all docs of the data set."""
         if self.record is None:
-            return [self.problem or "it has no baseline"]
+            return [self.problem or f"it has nothing of task {self.now.task}"]
         if differing := unlike(self.record.header, self.now):
             return differing
         return list(self._unpaired(whole, ignore_unpaired))
@@ -72,7 +75,7 @@ def compare_task(folder: Folder, task: Task, settings: Settings, results: Sequen
     except BaselineError as error:
         return Comparison(now, problem=str(error))
     if record is None:
-        return Comparison(now, problem=f"it has none for task {task.name}")
+        return Comparison(now)
     entries = [entry_of(result) for result in results if result.error is None]
     return Comparison(now, record, pair(record.entries, entries))
 

@@ -99,11 +99,14 @@ def unlike_column(before: Header, now: Header, metric: str, filter_name: str) ->
             differing.append(f"{what} {name} was {_shown(old[name])} and is {_shown(new.get(name))}")
         elif name not in old and (name in new or what == "filter"):
             differing.append(f"it has no {what} {name} (it has: {', '.join(old) or 'none'})")
+    if not differing and f"{metric},{filter_name}" not in before.values:
+        differing.append(f"it has no {metric},{filter_name} (it has: {', '.join(before.values) or 'none'})")
     return differing
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    for name in dict.fromkeys((*before, *now)):
+    # What only one side has depends on another setting, which then differs: no seed without examples.
+    for name in [name for name in before if name in now]:
         # Through JSON, as the file has it: tuples and lists are the same there.
         old, new = (json.loads(json.dumps(side.get(name))) for side in (before, now))
         if old != new:

@@ -30,18 +30,23 @@ from pytest_llmeval._task import Task
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A task's new baseline: `run` docs were run, `kept` stay as they were, of `changed` the scores are new."""
+    """A task's new baseline: `run` docs were run, `kept` stay as they were, `changed` have scores that they had not.
+
+    `is_new`: the task had no baseline before.
+    """
 
     record: Record
     run: int
     kept: int
     changed: int
+    is_new: bool
 
     def __str__(self) -> str:
-        kept = f", {self.kept:,} kept" if self.kept else ""
+        facts = [f"{self.run:,} docs written"]
+        facts += [f"{self.kept:,} kept"] if self.kept else []
+        facts += [] if self.is_new else [f"{self.changed:,} with other scores"]
         models = len(self.record.header.models)
-        mixed = f"; it now holds answers of {models} models" if models > 1 else ""
-        return f"{self.run:,} docs written{kept}, scores of {self.changed:,} changed{mixed}"
+        return ", ".join(facts) + (f"; it now holds answers of {models} models" if models > 1 else "")
 
 
 def updated(
@@ -83,7 +88,7 @@ def updated(
     )
     pairs = pair(old.entries, now).pairs if old else ()
     changed = sum(before.scores != after.scores for before, after in pairs)
-    return Update(Record(written, entries), len(now), len(entries) - len(now), changed)
+    return Update(Record(written, entries), len(now), len(entries) - len(now), changed, old is None)
 
 
 def check_docs(path: Path, results: Sequence[DocResult]) -> None:

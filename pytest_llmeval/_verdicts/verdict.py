@@ -80,4 +80,5 @@ class Evidence:
         if self.drawn != "first":
             return None
         docs = sum(len(part.results) for part in self.parts)
-        return f"the first {docs:,} docs are no random sample of the others"
+        which = f"the first {docs:,} docs" if len(self.parts) == 1 else "the first docs of each task"
+        return f"{which} are no random sample of the others"
