@@ -29,7 +29,7 @@ class Totals:
     sizes: Floats
 
     @classmethod
-    def of(cls, values: Sequence[float], clusters: Sequence[Hashable] | None = None) -> Totals:
+    def of(cls, values: Sequence[float] | Floats, clusters: Sequence[Hashable] | None = None) -> Totals:
         """Raises ValueError for values that are not finite, or clusters that do not match them one to one."""
         import numpy as np
 
@@ -42,7 +42,7 @@ class Totals:
             raise ValueError(f"{len(scores)} scores have {len(clusters)} clusters")
         numbers: dict[Hashable, int] = {}
         places = np.array([numbers.setdefault(cluster, len(numbers)) for cluster in clusters], dtype=np.int64)
-        return cls(np.bincount(places, scores), np.bincount(places).astype(np.float64))
+        return cls(np.bincount(places, scores).astype(np.float64), np.bincount(places).astype(np.float64))
 
     @property
     def units(self) -> int:

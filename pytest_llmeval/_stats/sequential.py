@@ -34,6 +34,7 @@ class MeanTest:
     the docs of a data set of that many, in random order, and the question is about the mean of them all: what
     follows by logic (even if all others were at the other end) counts at once, and after the last one exactly one
     of `above` and `below` is true. Either is wrong with probability `alpha` at most, over all looks together.
+    `decided_after` is the number of values that were needed; those given later change nothing but the last word.
 
         test = MeanTest(limit=-0.01, alpha=0.05, low=-1, total=1221)
         test.update(now - before for ...)
@@ -48,6 +49,7 @@ class MeanTest:
         self.seen = 0
         self.above = False
         self.below = False
+        self.decided_after: int | None = None
         self._low, self._high, self._total = low, high, total
         self._limit = (limit - low) / (high - low)
         self._threshold = log(1 / alpha)
@@ -68,7 +70,7 @@ class MeanTest:
         if self._total is not None and self.seen + len(given) > self._total:
             raise ValueError(f"the data set has {self._total} docs, got {self.seen + len(given)}")
         scaled = np.clip(scaled, 0, 1)
-        if not (self.above or self.below):
+        if self.decided_after is None:
             self._bet(scaled)
         self.seen += len(scaled)
         self._sum += float(scaled.sum())
@@ -79,10 +81,10 @@ class MeanTest:
         expected = self._expected(values)
         above = self._first_crossing("above", values - expected, expected)
         below = self._first_crossing("below", expected - values, 1 - expected)
-        if above is not None and (below is None or above <= below):
-            self.above = True
-        elif below is not None:
-            self.below = True
+        first = min(above, below)
+        if first < len(values):
+            self.above, self.below = above == first, below == first
+            self.decided_after = self.seen + first + 1
 
     def _expected(self, values: Floats) -> Floats:
         """What each value would be on average if the mean were at the limit, given those before it; in [0, 1].
@@ -97,8 +99,8 @@ class MeanTest:
         left = self._total - self.seen - np.arange(len(values))
         return np.asarray(((self._total * self._limit - before) / left).clip(0, 1))
 
-    def _first_crossing(self, side: str, gains: Floats, most_lost: Floats) -> int | None:
-        """Bet on all values; the index of the one after which the capital first exceeds the threshold."""
+    def _first_crossing(self, side: str, gains: Floats, most_lost: Floats) -> int:
+        """Bet on all values; the index of the one with which the capital reaches the threshold, their number if none."""
         import numpy as np
 
         bets = np.array(STAKES)[:, None] / np.maximum(most_lost, 1e-12)
@@ -106,7 +108,7 @@ class MeanTest:
         self._logs[side] = logs[:, -1]
         capital = np.logaddexp.reduce(logs, axis=0) - log(len(STAKES))
         crossed = capital >= self._threshold
-        return int(crossed.argmax()) if crossed.any() else None
+        return int(crossed.argmax()) if crossed.any() else len(gains)
 
     def _conclude_by_logic(self) -> None:
         """What no further value can change. With all docs seen the observed mean decides, whatever was thought."""

@@ -24,6 +24,8 @@ from pytest_llmeval._stats.means import gaffke_bounds
 
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from pytest_llmeval._stats.tango import Floats
 
 #: Random subsets; up to `_ENUMERATED` units all of them are taken instead.
@@ -31,7 +33,6 @@ _DRAWS = 4_999
 _ENUMERATED = 12
 #: Bits drawn at a time, so that memory stays below a few dozen MB.
 _BITS_AT_A_TIME = 4_000_000
-_SEARCHED = 1e-6
 
 
 def paired_mean_bounds(
