@@ -126,11 +126,8 @@ def paired_errors(times: int) -> None:
                 gate = paired_gate(n, margin)
                 passed, failed = gate.rates(*edge)
                 old_passed, old_failed = gate.asymptotic_rates(*edge)
-                rows.append(
-                    (name, f"{n:,}", f"{discordance:.0%}", rate(failed), rate(passed))
-                    + (rate(gate.rates(*within)[1]), rate(gate.rates(*beyond)[0]))
-                    + (rate(old_failed), rate(old_passed))
-                )
+                rates = (failed, passed, gate.rates(*within)[1], gate.rates(*beyond)[0], old_failed, old_passed)
+                rows.append((name, f"{n:,}", f"{discordance:.0%}", *map(rate, rates)))
     head = ("gate", "n", "discordance", "fail, edge", "pass, edge", "fail, .005 within", "pass, .005 beyond")
     head += ("Tango as published: fail, edge", "pass, edge")
     table(f"Wrong verdicts of paired 0/1 gates, % of {times:,} comparisons", head, rows)
@@ -169,10 +166,8 @@ def floor_errors(times: int) -> None:
             (passed, failed), (below_passed, _), (_, above_failed), (wilson_passed, wilson_failed), *_ = cells
             gap = stats.floor_gap(n, floor, CONFIDENCE)
             seen = binomial_rates(stats.exact_bounds, rng, n, floor - gap, floor, times)[1]
-            rows.append(
-                (f"{n:,}", floor, rate(failed), rate(passed), rate(above_failed), rate(below_passed))
-                + (rate(wilson_failed), rate(wilson_passed), f"{gap:.4f}", rate(seen))
-            )
+            rates = (failed, passed, above_failed, below_passed, wilson_failed, wilson_passed)
+            rows.append((f"{n:,}", floor, *map(rate, rates), f"{gap:.4f}", rate(seen)))
     head = ("n", "floor", "fail, edge", "pass, edge", "fail, .01 above", "pass, .01 below")
     head += ("Wilson: fail, edge", "pass, edge", "floor_gap", "fails at it")
     table(f"Wrong verdicts of floors on 0/1 scores, % of {times:,} evaluations", head, rows)
@@ -220,7 +215,7 @@ CHANGES: dict[str, tuple[Callable[[Rng, int], Floats], float]] = {
         lambda rng, n: (rng.random(n) < 0.1) * rng.uniform(-0.6, 0.4, n),
         -0.01,
     ),
-    "3 % lost, -uniform(0, 1)": (lambda rng, n: -(rng.random(n) < 0.03) * rng.random(n), -0.015),
+    "3 % lost, -uniform(0, 1)": (lambda rng, n: -1.0 * (rng.random(n) < 0.03) * rng.random(n), -0.015),
     "2 % lost, -1": (lambda rng, n: -1.0 * (rng.random(n) < 0.02), -0.02),
 }
 
