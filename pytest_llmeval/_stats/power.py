@@ -24,20 +24,20 @@ _LEFT_OUT = 1e-9
 def detectable_drop(n: int, discordance: float, confidence: float, power: float = 0.8, margin: float = 0.0) -> float:
     """The smallest true drop that a paired gate "at most `margin`" fails with probability `power`, on n docs.
 
-    `discordance` is the share of docs on which the two models differ; a drop needs at least as much of it. The
-    gate's critical outcomes are taken to be those of Tango's score whose probability on the margin's edge is at most
-    ``1 - confidence`` at this discordance and up to three times as much; their probability under a drop is then
-    exact (Connor 1987, Biometrics 43, 207-211, without his normal approximation). Infinite if n docs cannot show any
-    drop.
+    `discordance` is the share of docs on which the two models differ; a drop needs at least as much of it. Negative
+    margins ask for an improvement, and the drop may then be one too. The gate's critical outcomes are taken to be
+    those of Tango's score whose probability on the margin's edge is at most ``1 - confidence`` at this discordance
+    and up to three times as much; their probability under a drop is then exact (Connor 1987, Biometrics 43, 207-211,
+    without his normal approximation). Infinite if n docs cannot show any drop.
     """
     error = error_of(confidence)
     check_count("n", n)
     if n == 0:
         return inf
-    discordant, lost = _critical_lost(n, max(discordance, margin), margin, error)
+    discordant, lost = _critical_lost(n, max(discordance, abs(margin)), margin, error)
 
     def seen(drop: float) -> bool:
-        return _chance(discordant, lost, n, max(discordance, drop), drop) >= power
+        return _chance(discordant, lost, n, max(discordance, abs(drop)), drop) >= power
 
     return _least(seen, margin, 1.0, _DROP_HALVINGS)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from pytest_llmeval._stats import closed_tree
@@ -24,6 +25,7 @@ def test_holm_by_hand() -> None:
 
 
 @given(P_VALUES)
+@settings(deadline=None)
 def test_without_inner_nodes_a_tree_is_holms_procedure(p_values: dict[int, float]) -> None:
     assert closed_tree(p_values, dict.fromkeys(p_values), 0.05) == holm(p_values, 0.05)
 

@@ -35,6 +35,7 @@ def test_the_standard_error_of_two_passages_by_hand() -> None:
 
 
 @given(scores=SCORES)
+@settings(deadline=None)
 def test_clusters_of_one_doc_are_none(scores: list[float]) -> None:
     usual = np.std(scores, ddof=1) / len(scores) ** 0.5
     assert stats.clustered_stderr(scores, range(len(scores))) == pytest.approx(usual, abs=1e-12)
@@ -149,10 +150,10 @@ def test_too_few_differences_for_a_confidence() -> None:
 
 
 def test_losses_of_a_few_docs_are_not_taken_for_noise() -> None:
-    """If 2 % of 1,221 docs lose all, at most 17 do in 7.6 % of runs; flips alone call that rarer than 5 %."""
+    """If 2 % of 1,221 docs lose all, at most 17 do in 7.3 % of runs; flips alone call that rarer than 5 %."""
     changes = [-1.0] * 17 + [0.0] * 1_204
     chance = sum(comb(1_221, k) * 0.02**k * 0.98 ** (1_221 - k) for k in range(18))
-    assert chance == pytest.approx(0.0704, abs=5e-4)
+    assert chance == pytest.approx(0.0729, abs=5e-5)
     assert flip_p(Totals.of(changes), -0.02) < 0.05
     zeros = [0.0] * 1_221
     assert stats.difference_p(zeros, changes, 0.02, side="within") == pytest.approx(chance, rel=0.02)

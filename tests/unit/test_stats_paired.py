@@ -51,6 +51,7 @@ def test_published_examples_of_tangos_interval(
 
 
 @given(flips=FLIPS.filter(lambda flips: flips[2] > 0), difference=st.floats(-0.9, 0.9))
+@settings(deadline=None)
 def test_the_variance_of_the_score_is_that_of_the_greatest_likelihood(
     flips: tuple[int, int, int], difference: float
 ) -> None:

@@ -44,6 +44,7 @@ def test_the_examples_of_newcombe_1998(
 
 @pytest.mark.parametrize("bounds", [stats.wilson_bounds, stats.exact_bounds])
 @given(counts=COUNTS, confidence=CONFIDENCES)
+@settings(deadline=None)
 def test_laws_of_bounds_on_a_proportion(bounds: object, counts: tuple[int, int], confidence: float) -> None:
     assert callable(bounds)
     successes, n = counts
@@ -101,7 +102,7 @@ def test_a_part_of_a_data_set_worked_out_by_hand() -> None:
 
 
 @given(counts=COUNTS, unseen=st.integers(0, 50), confidence=CONFIDENCES)
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 def test_laws_of_bounds_on_a_data_set(counts: tuple[int, int], unseen: int, confidence: float) -> None:
     successes, seen = counts
     total = seen + unseen
