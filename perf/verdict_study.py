@@ -245,7 +245,7 @@ def paired_real_errors(times: int) -> None:
         rng = np.random.default_rng(6)
         samples = [draw(rng, n) for _ in range(times)]
         zeros, ones = np.zeros(n), np.ones(n)
-        flipped = np.mean([flip_p(Totals.of(sample), mean) <= ALPHA for sample in samples])
+        flipped = np.mean([flip_p(Totals.of(sample), mean) <= ALPHA for sample in samples[:500]])
         unknown = [stats.paired_mean_bounds(zeros, sample, CONFIDENCE) for sample in samples]
         low = np.mean([tail(sample, ones, -1.0, mean) <= ALPHA for sample in samples])
         high = np.mean([tail(-sample, ones, -1.0, -mean) <= ALPHA for sample in samples])
@@ -254,7 +254,7 @@ def paired_real_errors(times: int) -> None:
         widths.insert(0, Z * float(np.mean([sample.std() for sample in samples])) / n**0.5)
         rates = (rate(float(flipped)), *errors(unknown, mean), rate(float(high)), rate(float(low)))
         rows.append((f"{n:,}", name, *rates, *(f"{width:.4f}" for width in widths)))
-    head = ("n", "differences", "sign flips alone: pass, edge", "support unknown: fail, edge", "pass, edge")
+    head = ("n", "differences", "sign flips alone (500): pass, edge", "support unknown: fail, edge", "pass, edge")
     head += ("support known: fail, edge", "pass, edge", "half width: 1.645 se", "unknown", "known")
     table(f"Wrong verdicts of drops of real-valued scores, % of {times:,} comparisons", head, rows)
 
@@ -297,7 +297,6 @@ def family_errors(times: int) -> None:
     rows = []
     cases: tuple[tuple[str, float, dict[tuple[str, int], float]], ...] = (
         ("nothing changed, 5 %", 0.05, {}),
-        ("nothing changed, 20 %", 0.20, {}),
         ("one subject of 234 docs drops by 10 points", 0.05, {("other", 6): 0.1}),
         ("STEM drops by 5 points", 0.05, {key: 0.05 for key in keys if key[0] == "stem"}),
     )

@@ -129,4 +129,6 @@ def _random_subset_means(totals: Totals, draws: int, rng: np.random.Generator) -
 
     chosen = np.unpackbits(rng.integers(0, 256, (draws, -(-totals.units // 8)), dtype=np.uint8), axis=1)
     chosen = chosen[:, : totals.units].astype(np.float64)
-    return (chosen @ totals.sums) / np.maximum(chosen @ totals.sizes, 1)
+    sizes = chosen @ totals.sizes
+    some = sizes > 0
+    return np.asarray((chosen @ totals.sums)[some] / sizes[some])

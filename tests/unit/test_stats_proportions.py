@@ -98,7 +98,7 @@ def test_a_part_of_a_data_set_worked_out_by_hand() -> None:
     assert stats.finite_bounds(2, 2, 3, 0.6) == Interval(1, 1)
     # 1 of 2 seen, of 4: 1, 2 or 3 right are possible; with 1 right, one is seen in half of the draws.
     assert stats.finite_bounds(1, 2, 4, 0.95) == Interval(1 / 4, 3 / 4)
-    assert stats.finite_bounds(1, 2, 4, 0.5) == Interval(2 / 4, 2 / 4)
+    assert stats.finite_bounds(1, 2, 4, 0.5) == Interval(1 / 4, 3 / 4)
 
 
 @given(counts=COUNTS, unseen=st.integers(0, 50), confidence=CONFIDENCES)
