@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pytest_llmeval._stats.tango import Floats
 
-_BOUND_PRECISION = 1e-10
+_BOUND_PRECISION = 1e-9
+_STEP_PRECISION = 1e-10
+_STEPS = 200
 
 
 def lower_bound(sums: Floats, sizes: Floats, worst: float, error: float) -> float:
@@ -65,9 +67,19 @@ def _probability_below_zero(coefficients: Floats) -> float:
 
 
 def _saddlepoint(a: Floats) -> float:
-    """Where K'(t) = sum a / (1 - t a) = 0, between the poles 1 / min(a) and 1 / max(a); K' rises."""
-    from scipy.optimize import brentq
+    """Where K'(t) = sum a / (1 - t a) = 0, between the poles 1 / min(a) and 1 / max(a).
 
-    low, high = 1 / float(a.min()), 1 / float(a.max())
-    inside = 1e-12
-    return float(brentq(lambda t: float((a / (1 - t * a)).sum()), low * (1 - inside), high * (1 - inside), xtol=1e-13))
+    K' rises: Newton's steps, or the middle of what remains where one leads out of it.
+    """
+    low, high, t = 1 / float(a.min()), 1 / float(a.max()), 0.0
+    for _ in range(_STEPS):
+        ratio = a / (1 - t * a)
+        slope = float(ratio.sum())
+        low, high = (low, t) if slope > 0 else (t, high)
+        following = t - slope / float(ratio @ ratio)
+        if not low < following < high:
+            following = (low + high) / 2
+        if abs(following - t) <= _STEP_PRECISION:
+            return following
+        t = following
+    return t

@@ -15,9 +15,9 @@ class Interval:
     low: float
     high: float
 
-    def mirrored(self) -> Interval:
-        """The bounds of the quantity's negative."""
-        return Interval(-self.high, -self.low)
+    def joined(self, other: Interval) -> Interval:
+        """The wider of either bound."""
+        return Interval(min(self.low, other.low), max(self.high, other.high))
 
 
 def error_of(confidence: float) -> float:

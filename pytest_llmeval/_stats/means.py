@@ -10,15 +10,21 @@ from collections.abc import Hashable
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
+from math import isclose
 from math import sqrt
 from typing import TYPE_CHECKING
 
+from pytest_llmeval._stats.gaffke import lower_bound
 from pytest_llmeval._stats.interval import Interval
 from pytest_llmeval._stats.interval import error_of
 
 
 if TYPE_CHECKING:
     from pytest_llmeval._stats.tango import Floats
+
+
+#: Scores this close are one.
+_SAME = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +35,7 @@ class Totals:
     sizes: Floats
 
     @classmethod
-    def of(cls, values: Sequence[float], clusters: Sequence[Hashable] | None = None) -> Totals:
+    def of(cls, values: Sequence[float] | Floats, clusters: Sequence[Hashable] | None = None) -> Totals:
         """Raises ValueError for values that are not finite, or clusters that do not match them one to one."""
         import numpy as np
 
@@ -42,7 +48,7 @@ class Totals:
             raise ValueError(f"{len(scores)} scores have {len(clusters)} clusters")
         numbers: dict[Hashable, int] = {}
         places = np.array([numbers.setdefault(cluster, len(numbers)) for cluster in clusters], dtype=np.int64)
-        return cls(np.bincount(places, scores), np.bincount(places).astype(np.float64))
+        return cls(np.bincount(places, scores).astype(np.float64), np.bincount(places).astype(np.float64))
 
     @property
     def units(self) -> int:
@@ -51,6 +57,12 @@ class Totals:
     @property
     def mean(self) -> float:
         return float(self.sums.sum() / self.sizes.sum())
+
+    @property
+    def extremes(self) -> tuple[float, float]:
+        """The least and greatest mean of a unit; there must be one."""
+        means = self.sums / self.sizes
+        return float(means.min()), float(means.max())
 
     @property
     def stderr(self) -> float:
@@ -81,11 +93,12 @@ def mean_bounds(
 ) -> Interval:
     """Bounds on the true mean score. `support`: the least and greatest score that a doc can have, where known.
 
-    With it, Gaffke's (2005) bounds, see `gaffke`: they hold for skewed and for nearly constant scores, and are
-    Clopper and Pearson's for 0/1 ones. Without it, Student's t on the (clustered) standard error with units - 1
-    degrees of freedom: assumes means of samples to be near normal, which a hundred docs of a heavily skewed score
-    are not; no method without known support can do better for all distributions (Bahadur and Savage 1956, Ann.
-    Math. Statist. 27, 1115-1122). With fewer than two units, or none that differ, it says nothing (infinite bounds).
+    With it, Gaffke's (2005) bounds, see `gaffke_bounds`: they hold for skewed and for nearly constant scores too,
+    and are Clopper and Pearson's for 0/1 ones. Without it, Student's t on the (clustered) standard error with
+    units - 1 degrees of freedom, which assumes that means of samples are near normal; a hundred docs of a skewed
+    score are not, so each bound is also no narrower than Gaffke's between the observed extremes. That takes care of
+    skewness, but not of bad scores too rare to be seen; nothing could (Bahadur and Savage 1956, Ann. Math. Statist.
+    27, 1115-1122). With fewer than two units, or none that differ, nothing is known (infinite bounds).
     """
     from scipy.special import stdtrit
 
@@ -93,10 +106,11 @@ def mean_bounds(
     totals = Totals.of(values, clusters)
     if support is not None:
         return gaffke_bounds(totals, error, *support)
-    if totals.units < 2 or totals.stderr == 0:
+    if totals.units < 2 or isclose(*totals.extremes, rel_tol=_SAME, abs_tol=_SAME):
         return Interval(-inf, inf)
     half = float(stdtrit(totals.units - 1, 1 - error)) * totals.stderr
-    return Interval(totals.mean - half, totals.mean + half)
+    student = Interval(totals.mean - half, totals.mean + half)
+    return student.joined(gaffke_bounds(totals, error, *totals.extremes))
 
 
 def gaffke_bounds(totals: Totals, error: float, low: float, high: float) -> Interval:
@@ -109,14 +123,12 @@ def gaffke_bounds(totals: Totals, error: float, low: float, high: float) -> Inte
     fail (Learned-Miller and Thomas 2020, "A new confidence interval for the mean of a bounded random variable",
     arXiv:1905.06208); so it is checked by simulation here. Raises ValueError for scores outside the support.
     """
-    from pytest_llmeval._stats.gaffke import lower_bound
-
     if totals.units == 0:
         return Interval(low, high)
-    means = totals.sums / totals.sizes
-    slack = 1e-9 * max(abs(low), abs(high), 1.0)
-    if means.min() < low - slack or means.max() > high + slack:
-        raise ValueError(f"scores must lie in [{low:g}, {high:g}], got a mean of {means.min():g} to {means.max():g}")
+    least, most = totals.extremes
+    slack = _SAME * max(abs(low), abs(high), 1.0)
+    if least < low - slack or most > high + slack:
+        raise ValueError(f"scores must lie in [{low:g}, {high:g}], got a mean of {least:g} to {most:g}")
     return Interval(
         min(lower_bound(totals.sums, totals.sizes, low, error), totals.mean),
         max(-lower_bound(-totals.sums, totals.sizes, -high, error), totals.mean),

@@ -10,6 +10,9 @@ from pytest_llmeval._stats.interval import check_count
 from pytest_llmeval._stats.interval import error_of
 
 
+_ROUNDING = 1e-9
+
+
 def wilson_bounds(successes: int, n: int, confidence: float) -> Interval:
     """Wilson's score bounds (Wilson 1927, JASA 22, 209-212), without continuity correction.
 
@@ -61,6 +64,8 @@ def finite_bounds(successes: int, seen: int, total: int, confidence: float) -> I
     if total == 0:
         return Interval(0.0, 1.0)
     fewest, most = successes, total - (seen - successes)
+    # A tail that equals the error up to rounding is not below it: the safe side.
+    error *= 1 - _ROUNDING
     low = _first(fewest, most, lambda right: hypergeom.sf(successes - 1, total, right, seen) > error)
     high = _first(fewest, most, lambda right: hypergeom.cdf(successes, total, right + 1, seen) <= error)
     return Interval(low / total, high / total)

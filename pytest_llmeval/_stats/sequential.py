@@ -14,13 +14,19 @@ best member, less the logarithm of the members.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import isclose
 from math import log
 from typing import TYPE_CHECKING
 
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    import numpy as np
+    from numpy.typing import NDArray
+
     from pytest_llmeval._stats.tango import Floats
+
+    Flags: TypeAlias = NDArray[np.bool_]
 
 #: Each member's stake as a part of the greatest bet that cannot lose all.
 STAKES = tuple(0.9 / 1.9**power for power in range(8))
@@ -34,6 +40,7 @@ class MeanTest:
     the docs of a data set of that many, in random order, and the question is about the mean of them all: what
     follows by logic (even if all others were at the other end) counts at once, and after the last one exactly one
     of `above` and `below` is true. Either is wrong with probability `alpha` at most, over all looks together.
+    `decided_after` is the number of values that were needed; those given later change nothing but the last word.
 
         test = MeanTest(limit=-0.01, alpha=0.05, low=-1, total=1221)
         test.update(now - before for ...)
@@ -48,12 +55,15 @@ class MeanTest:
         self.seen = 0
         self.above = False
         self.below = False
+        self.decided_after: int | None = None
         self._low, self._high, self._total = low, high, total
         self._limit = (limit - low) / (high - low)
         self._threshold = log(1 / alpha)
         self._sum = 0.0
         self._logs: dict[str, Floats | float] = {"above": 0.0, "below": 0.0}
-        self._conclude_by_logic()
+        if self._limit <= 0 or self._limit > 1:
+            # Logic alone: no mean lies outside [low, high].
+            self._decide(self._limit <= 0, 0)
 
     def update(self, values: Iterable[float]) -> None:
         """Take the next docs' values. Raises ValueError for one outside [low, high], and for more than `total`."""
@@ -68,21 +78,46 @@ class MeanTest:
         if self._total is not None and self.seen + len(given) > self._total:
             raise ValueError(f"the data set has {self._total} docs, got {self.seen + len(given)}")
         scaled = np.clip(scaled, 0, 1)
-        if not (self.above or self.below):
-            self._bet(scaled)
+        if self.decided_after is None:
+            self._look(scaled)
         self.seen += len(scaled)
         self._sum += float(scaled.sum())
-        self._conclude_by_logic()
+        if self._total is not None:
+            self._correct(bool(self._reached(self._sum)), bool(self._reached(self._sum + self._total - self.seen)))
 
-    def _bet(self, values: Floats) -> None:
-        """Whichever capital passes the threshold first decides; the other may not follow."""
+    def _correct(self, certain: bool, possible: bool) -> None:
+        """Where it is certain that the limit is reached, or impossible, that stands, whatever was thought."""
+        if certain or not possible:
+            self.above, self.below = certain, not certain
+
+    def _look(self, values: Floats) -> None:
+        """Whatever comes first decides; the contrary may not follow."""
         expected = self._expected(values)
-        above = self._first_crossing("above", values - expected, expected)
-        below = self._first_crossing("below", expected - values, 1 - expected)
-        if above is not None and (below is None or above <= below):
-            self.above = True
-        elif below is not None:
-            self.below = True
+        above = min(self._forced("above", values), self._crossing("above", values - expected, expected))
+        below = min(self._forced("below", values), self._crossing("below", expected - values, 1 - expected))
+        first = min(above, below)
+        if first < len(values):
+            self._decide(above == first, self.seen + first + 1)
+
+    def _decide(self, above: bool, after: int) -> None:
+        self.above, self.below, self.decided_after = above, not above, after
+
+    def _forced(self, side: str, values: Floats) -> int:
+        """The index of the value after which none that follow can change the verdict, or their number."""
+        import numpy as np
+
+        if self._total is None:
+            return len(values)
+        sums = self._sum + np.cumsum(values)
+        left = self._total - self.seen - np.arange(1, len(values) + 1)
+        return _first(self._reached(sums) if side == "above" else ~self._reached(sums + left))
+
+    def _reached(self, sums: Floats | float) -> Flags:
+        """Whether sums over the data set reach the limit; on it, up to rounding, they do."""
+        import numpy as np
+
+        needed = self._limit * (self._total or 0)
+        return np.asarray(sums >= needed - _TOLERANCE * max(needed, 1.0))
 
     def _expected(self, values: Floats) -> Floats:
         """What each value would be on average if the mean were at the limit, given those before it; in [0, 1].
@@ -97,28 +132,20 @@ class MeanTest:
         left = self._total - self.seen - np.arange(len(values))
         return np.asarray(((self._total * self._limit - before) / left).clip(0, 1))
 
-    def _first_crossing(self, side: str, gains: Floats, most_lost: Floats) -> int | None:
-        """Bet on all values; the index of the one after which the capital first exceeds the threshold."""
+    def _crossing(self, side: str, gains: Floats, most_lost: Floats) -> int:
+        """Bet on all values; the index of the one that makes the capital reach the threshold, or their number."""
         import numpy as np
 
         bets = np.array(STAKES)[:, None] / np.maximum(most_lost, 1e-12)
         logs = np.cumsum(np.log1p(bets * gains), axis=1) + np.asarray(self._logs[side]).reshape(-1, 1)
         self._logs[side] = logs[:, -1]
+        if logs.max() < self._threshold:
+            # The crowd is no richer than its richest member, who is cheaper to know.
+            return len(gains)
         capital = np.logaddexp.reduce(logs, axis=0) - log(len(STAKES))
-        crossed = capital >= self._threshold
-        return int(crossed.argmax()) if crossed.any() else None
+        return _first(capital >= self._threshold)
 
-    def _conclude_by_logic(self) -> None:
-        """What no further value can change. With all docs seen the observed mean decides, whatever was thought."""
-        left = None if self._total is None else self._total - self.seen
-        if left is None:
-            # No expectation lies outside the support.
-            self.above |= self._limit <= 0
-            self.below |= self._limit > 1
-            return
-        needed = self._limit * (self._total or 0)
-        least_reaches = self._sum >= needed or isclose(self._sum, needed, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
-        most = self._sum + left
-        most_reaches = most >= needed or isclose(most, needed, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
-        if least_reaches or not most_reaches:
-            self.above, self.below = least_reaches, not least_reaches
+
+def _first(holds: Flags) -> int:
+    """The index of the first true one; their number if there is none."""
+    return int(holds.argmax()) if holds.any() else len(holds)
