@@ -16,6 +16,7 @@ from pytest_llmeval._output import runs_of
 from pytest_llmeval._output import write_output
 from pytest_llmeval._report import VariantReport
 from pytest_llmeval._report import append_step_summary
+from pytest_llmeval._report import compare
 from pytest_llmeval._report import gather
 from pytest_llmeval._report import write_report
 from pytest_llmeval._session import Session
@@ -26,12 +27,13 @@ def close(session: Session, reporter: pytest.TerminalReporter) -> None:
     if session.config.option.collectonly or session.looks_only:
         return
     reports = gather(session, session.selected_gates)
-    write_report(reporter, reports, session.config.get_verbosity())
+    comparison = compare(session)
+    write_report(reporter, reports, session.config.get_verbosity(), comparison)
     for line in baseline_lines(session):
         reporter.write_line(line.text, red=line.is_error)
         session.unsound |= line.is_error
     try:
-        append_step_summary(reports, os.environ)
+        append_step_summary(reports, os.environ, comparison)
         _write_files(session, reporter)
     except SettingError as error:
         session.unsound = True

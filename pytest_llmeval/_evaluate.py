@@ -17,6 +17,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from typing import TypeAlias
 
 from pytest_llmeval import _sandbox
 from pytest_llmeval._aggregate import summarize_group
@@ -37,6 +38,7 @@ from pytest_llmeval._instances import RenderedDoc
 from pytest_llmeval._instances import instances_for
 from pytest_llmeval._instances import render_doc
 from pytest_llmeval._instances import written_kwargs
+from pytest_llmeval._kept import Kept
 from pytest_llmeval._metrics import CodeRunner
 from pytest_llmeval._plain import plain_or_text
 from pytest_llmeval._registry import Registry
@@ -61,6 +63,13 @@ Progress = Callable[[int, int], None]
 FIRST_WAVE, LARGEST_WAVE, WAVE_SECONDS = 32, 2048, 4.0
 
 
+#: A doc, and what is sent to a model for it.
+Rendered: TypeAlias = tuple[RenderedDoc, tuple[Instance, ...]]
+
+#: Characters of prompts that are kept for later models (MMLU with five shots holds some 45 million).
+ROOM = 1 << 27
+
+
 class OpenTask:
     """One task with its data open: which docs this run asks for, and what is sent to a model for each."""
 
@@ -81,6 +90,29 @@ class OpenTask:
     def instances(self, doc: RenderedDoc, chat: ChatTemplate | None) -> tuple[Instance, ...]:
         return instances_for(self.task, doc, self._shots.for_doc(doc.index), self.settings, chat)
 
+    def prepare(self, index: int, chat: ChatTemplate | None, kept: Kept[tuple[str, int], Rendered] | None) -> Rendered:
+        """A doc and its instances, which `kept` may hold from another model or keep for one.
+
+        Raises LLMEvalError if the doc cannot be scored.
+        """
+        if kept is None or chat is not None or not self._is_worth_keeping():
+            return self._prepare(index, chat)
+        found = kept.get((self.task.name, index))
+        if found is None:
+            found = self._prepare(index, chat)
+            kept.put((self.task.name, index), found, _size_of(found))
+        return found
+
+    def _prepare(self, index: int, chat: ChatTemplate | None) -> Rendered:
+        doc = self.render(index)
+        if doc.problem:
+            raise LLMEvalError(doc.problem)
+        return doc, self.instances(doc, chat)
+
+    def _is_worth_keeping(self) -> bool:
+        """Generating takes thousands of times longer than rendering; a function of the task's may change its doc."""
+        return self.task.output_type != "generate_until" and self.task.process_results is None
+
 
 class Evaluation:
     """Everything that one run evaluates, for any number of models (variants)."""
@@ -96,6 +128,8 @@ class Evaluation:
         self._source = DataSource()
         self._open: dict[str, OpenTask] = {}
         self._wave = FIRST_WAVE
+        #: (task name, doc) -> what is sent for it; None if nothing is kept for other models.
+        self._rendered: Kept[tuple[str, int], Rendered] | None = None
         #: Why the sandbox does not work here; empty if it does, None before it was tried (that takes a moment).
         self._no_sandbox: str | None = None
         self._summaries: dict[tuple[str, str], tuple[int, Summary]] = {}
@@ -106,6 +140,10 @@ class Evaluation:
             self._open[task.name] = opened = OpenTask(task, self.settings, self._source)
             self.sizes[task.name] = (len(opened.asked), len(opened.docs))
         return self._open[task.name]
+
+    def expect_several_models(self) -> None:
+        """Keep what is rendered for the models that come later; with one model nothing grows with the docs."""
+        self._rendered = self._rendered or Kept(ROOM)
 
     def refusal(self, task: Task) -> str | None:
         """Why the code that a model writes for this task is not run here; None if it is, or if there is none."""
@@ -155,7 +193,7 @@ class Evaluation:
     ) -> list[DocResult]:
         started = time.perf_counter()
         with _watched(lm, progress, done, len(wave), total):
-            results = answer(opened, lm, wave)
+            results = answer(opened, lm, wave, self._rendered)
         seconds = max(time.perf_counter() - started, 1e-6)
         # Only a full wave tells how fast docs are; grow at most fourfold, one odd wave must not decide alone.
         if len(wave) == self._wave:
@@ -194,17 +232,16 @@ class Evaluation:
         return summarize_group(group, [(task, self.summary(variant, task)) for task in leaves])
 
 
-def answer(opened: OpenTask, lm: LM, indices: Sequence[int]) -> list[DocResult]:
+def answer(
+    opened: OpenTask, lm: LM, indices: Sequence[int], kept: Kept[tuple[str, int], Rendered] | None = None
+) -> list[DocResult]:
     """Docs to results through one model: render, ask, score. A doc that cannot be had is an error of its own."""
     chat = _chat_of(lm) if opened.settings.chat_template else None
     results: dict[int, DocResult] = {}
-    asked: dict[int, tuple[RenderedDoc, tuple[Instance, ...]]] = {}
+    asked: dict[int, Rendered] = {}
     for index in indices:
         try:
-            doc = opened.render(index)
-            if doc.problem:
-                raise LLMEvalError(doc.problem)
-            asked[index] = (doc, opened.instances(doc, chat))
+            asked[index] = opened.prepare(index, chat, kept)
         except LLMEvalError as error:
             results[index] = DocResult(index, {}, error=str(error))
     responses = _ask(lm, {index: instances for index, (_, instances) in asked.items()})
@@ -215,6 +252,13 @@ def answer(opened: OpenTask, lm: LM, indices: Sequence[int]) -> list[DocResult]:
             else:
                 results[index] = _score(opened, *asked[index], given, worker.run if worker else None)
     return [results[index] for index in indices]
+
+
+def _size_of(rendered: Rendered) -> int:
+    """Characters of the doc and of its distinct prompts."""
+    doc, instances = rendered
+    texts = {id(text): len(text) for instance in instances for text in instance.arguments if isinstance(text, str)}
+    return len(str(doc.data)) + sum(texts.values())
 
 
 def _score(

@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 
 from pytest_llmeval._errors import SettingError
+from pytest_llmeval._history import Given
+from pytest_llmeval._history import history_between
 from pytest_llmeval._settings import FEWSHOT_SEED
 from pytest_llmeval._settings import Settings
 
@@ -53,6 +55,15 @@ OPTIONS = (
         "model", "SPEC", "folder, hub id, .gguf file or scheme:rest, optionally NAME=SPEC; repeat for several models"
     ),
     _text("model-args", "K=V,...", "dtype, device, revision, max_length, attn_implementation, ... for the model"),
+    Option(
+        "bisect",
+        "find the first checkpoint from GOOD to BAD on which a selected gate fails, by halving: among those saved "
+        "beside them (ordered by the numbers in their names) or those named by --llmeval-model (in that order); "
+        "assumes that after a bad one all are bad; exit code 0 if found, 1 if GOOD fails, BAD passes or one cannot be "
+        "judged",
+        "args",
+        {"nargs": 2, "metavar": ("GOOD", "BAD")},
+    ),
     _text("data", "DIR", "local mirror: DIR/<dataset_path> is used before the hub (env LLMEVAL_DATA)"),
     _text("limit", "N|0.x", "the first N docs, or that share, of each task"),
     _text("sample", "random:SEED", "with a limit: a seeded random subset instead of the first docs"),
@@ -246,10 +257,10 @@ class ModelChoice:
 
 def read_models(config: pytest.Config) -> tuple[ModelChoice, ...]:
     """The models named by option or ini, with names that tell them apart. Raises SettingError."""
-    given = value_of(config, "model") or []
-    base = config.invocation_params.dir if config.getoption("llmeval_model") is not None else config.rootpath
-    named = [_split_name(str(text)) for text in given]
-    specs = [_absolute(spec, base) for _, spec in named]
+    named = _given(config, "model")
+    if ends := _given(config, "bisect"):
+        named = _history(config, ends, named)
+    specs = [spec for _, spec in named]
     short = _shortest_names(specs)
     choices = tuple(ModelChoice(name or short[i], specs[i]) for i, (name, _) in enumerate(named))
     for name, count in Counter(choice.name for choice in choices).items():
@@ -260,7 +271,26 @@ def read_models(config: pytest.Config) -> tuple[ModelChoice, ...]:
     return choices
 
 
-def _split_name(text: str) -> tuple[str | None, str]:
+def _given(config: pytest.Config, option: str) -> list[Given]:
+    """The models that an option names, paths as absolute ones."""
+    typed = config.getoption(f"llmeval_{option}") is not None
+    base = config.invocation_params.dir if typed else config.rootpath
+    named = [_split_name(str(text)) for text in value_of(config, option) or ()]
+    return [(name, _absolute(spec, base)) for name, spec in named]
+
+
+def _history(config: pytest.Config, ends: Sequence[Given], named: Sequence[Given]) -> list[Given]:
+    """The checkpoints to search. The model of the ini file is the one for runs that name none: no part of them."""
+    origin = origin_of(config, "bisect")
+    if len(ends) != 2:
+        raise SettingError(f"{origin}: expected two models, GOOD and BAD, got {len(ends)}")
+    try:
+        return history_between(ends[0], ends[1], named if config.getoption("llmeval_model") else ())
+    except SettingError as error:
+        raise SettingError(f"{origin}: {error}") from None
+
+
+def _split_name(text: str) -> Given:
     """``new=path`` is named; a slash or colon before the sign makes it part of the spec."""
     name, equals, spec = text.partition("=")
     if equals and spec and not set(name) & set("/\\:") and name.strip():

@@ -12,6 +12,7 @@ from pytest_llmeval import _models
 from pytest_llmeval._engine import LM
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._errors import SettingError
+from pytest_llmeval._models.sharing import Encodings
 from pytest_llmeval._options import ModelChoice
 from pytest_llmeval._options import origin_of
 from pytest_llmeval._options import parse_pairs
@@ -27,11 +28,15 @@ class Models:
 
     def __init__(self, config: pytest.Config, choices: tuple[ModelChoice, ...]) -> None:
         self.choices = choices
-        self._origin = origin_of(config, "model")
+        bisected = bool(value_of(config, "bisect"))
+        #: The models that every item is run with; a search chooses its own.
+        self.each_item: tuple[str, ...] = () if bisected else tuple(choice.name for choice in choices)
+        self._origin = origin_of(config, "bisect" if bisected else "model")
         args = value_of(config, "model-args")
         self._args = parse_pairs(args, origin_of(config, "model-args")) if args else {}
         self._schemes: dict[str, ModelFactory] = {}
         self._served: dict[int, str] = {}
+        self._encodings = Encodings() if len(choices) > 1 else None
         config.hook.pytest_llmeval_register_models(register=self._schemes.__setitem__)
 
     def check(self) -> None:
@@ -54,15 +59,17 @@ class Models:
         if choice is None:
             pytest.fail(NO_MODEL, pytrace=False)
         try:
-            lm = _models.load_model(choice.spec, self._args, schemes=self._schemes)
+            lm = _models.load_model(choice.spec, self._args, schemes=self._schemes, encodings=self._encodings)
             getattr(lm, "prepare", _nothing)()
         except LLMEvalError as error:
             # Errors of our own loader begin with the model's name; those of other schemes need not.
             message = str(error) if str(error).startswith("model ") else f"model {choice.name!r}: {error}"
             raise pytest.fail.Exception(message, pytrace=False) from None
         self._served[id(lm)] = choice.name if len(self.choices) > 1 else ""
-        yield lm
-        getattr(lm, "close", _nothing)()
+        try:
+            yield lm
+        finally:
+            getattr(lm, "close", _nothing)()
 
     def variant_of(self, lm: LM) -> str:
         """How node ids call a model that was served here; empty where there is no other."""

@@ -156,6 +156,8 @@ class Session:
             if found := doc_of(item):
                 order = self.selected.setdefault((variant_of(item), found.opened.task.name), {})
                 order[found.index] = len(order)
+        if len({variant for variant, _ in (*self.selected, *self.selected_gates)}) > 1:
+            self.evaluation.expect_several_models()
 
     def join_family(self, variant: str, owner: Task | Group, gate: Gate) -> None:
         """Count a gate that was to run among those of its rule."""

@@ -12,6 +12,7 @@ import re
 from collections.abc import Generator
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from typing import Literal
@@ -123,9 +124,14 @@ class Controller:
             return None
         from xdist.scheduler import LoadScopeScheduling
 
+        models = self.session.models.each_item
+        if len(models) > 1:
+            # Largest first would mix the models: each worker would load them over and over.
+            config.option.loadscopereorder = False
+
         class ByTask(LoadScopeScheduling):  # type: ignore[misc]
             def _split_scope(self, nodeid: str) -> str:
-                return scope_of(nodeid)
+                return scope_of(nodeid, models)
 
         return ByTask(config, log)
 
@@ -199,14 +205,21 @@ def _gate(session: Session, owner: Task | Group, gate_id: str) -> Gate:
     return next(gate for gate in session.gates_of(owner) if gate.id == gate_id)
 
 
-def scope_of(nodeid: str) -> str:
-    """The unit of work that a node id belongs to: a piece of a task file; other tests stand alone.
+def scope_of(nodeid: str, models: Sequence[str] = ()) -> str:
+    """The unit of work that a node id belongs to: a piece of a task file under one of the models.
 
-    >>> scope_of("b/mmlu.yaml::doc[ckpt-1234]")
+    Other tests stand alone.
+
+    >>> scope_of("b/mmlu.yaml::doc[1234]")
     'b/mmlu.yaml::1'
+    >>> scope_of("b/mmlu.yaml::doc[ckpt-9-1234]", ["ckpt", "ckpt-9"])
+    'b/mmlu.yaml::ckpt-9::1'
     """
     path, _, name = nodeid.partition("::")
     if not path.endswith((".yaml", ".yml")):
         return nodeid
+    inside = name.partition("[")[2]
+    model = max((model for model in models if inside.startswith((f"{model}-", f"{model}]"))), key=len, default="")
     number = re.search(r"(\d+)\]$", name) if name.startswith("doc[") else None
-    return f"{path}::{int(number[1]) // CHUNK}" if number else f"{path}::0"
+    chunk = int(number[1]) // CHUNK if number else 0
+    return f"{path}::{model}::{chunk}" if model else f"{path}::{chunk}"

@@ -48,12 +48,16 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         config.stash[SETTINGS] = read_settings(config)
         config.stash[MODELS] = Models(config, read_models(config))
-        if config.getoption("llmeval_model"):
+        if config.getoption("llmeval_model") or config.getoption("llmeval_bisect"):
             config.stash[MODELS].check()
         if value_of(config, "output") or value_of(config, "gen-kwargs") or config.getoption("llmeval_baseline"):
             from pytest_llmeval import _hooks
 
             _hooks.check_before_the_work(config, config.stash[SETTINGS], config.stash[MODELS])
+        if value_of(config, "bisect"):
+            from pytest_llmeval import _bisect
+
+            config.pluginmanager.register(_bisect.Bisection(_session(config)), "llmeval-bisect")
         if config.getoption("dist", "no") != "no":  # true only in the controller of xdist
             from pytest_llmeval._xdist import Controller
 
@@ -72,7 +76,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 @pytest.hookimpl(trylast=True)  # doc and gate come after the model, so that ids read doc[model-17]
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    names = [choice.name for choice in metafunc.config.stash[MODELS].choices]
+    names = metafunc.config.stash[MODELS].each_item
     if "llmeval_model_name" in metafunc.fixturenames and len(names) > 1:
         metafunc.parametrize("llmeval_model_name", names, indirect=True, ids=names, scope="session")
     generate = getattr(metafunc.definition.parent, "llmeval_generate", None)

@@ -15,6 +15,7 @@ from pytest_llmeval._models.arguments import read_model_args
 from pytest_llmeval._models.checkpoints import check_folder
 from pytest_llmeval._models.checkpoints import check_gguf
 from pytest_llmeval._models.checkpoints import missing_packages
+from pytest_llmeval._models.sharing import Encodings
 from pytest_llmeval._models.specs import Source
 from pytest_llmeval._models.specs import find_source
 from pytest_llmeval._models.specs import split_scheme
@@ -38,11 +39,17 @@ def check_spec(spec: str, args: Mapping[str, str], *, schemes: Mapping[str, Mode
         _check_hugging_face(find_source(rest), read_model_args(args))
 
 
-def load_model(spec: str, args: Mapping[str, str], *, schemes: Mapping[str, ModelFactory] = NO_SCHEMES) -> LM:
+def load_model(
+    spec: str,
+    args: Mapping[str, str],
+    *,
+    schemes: Mapping[str, ModelFactory] = NO_SCHEMES,
+    encodings: Encodings | None = None,
+) -> LM:
     """The model that a spec names, its weights not yet read: `prepare()` or the first request does that.
 
     `spec` is a folder, a ``.gguf`` file, a hub id, or ``SCHEME:REST`` of one of `schemes`. Raises SettingError as
-    `check_spec`, and ModelError if the model cannot be loaded.
+    `check_spec`, and ModelError if the model cannot be loaded. `encodings` are those that several models share.
     """
     scheme, rest = split_scheme(spec, schemes)
     if scheme in schemes:
@@ -58,7 +65,7 @@ def load_model(spec: str, args: Mapping[str, str], *, schemes: Mapping[str, Mode
     # Imports torch.
     from pytest_llmeval._models.huggingface import open_model
 
-    return open_model(source, read)
+    return open_model(source, read, encodings)
 
 
 def wrap_model(model: Any, tokenizer: Any, *, name: str = "model in memory", **args: Any) -> LM:

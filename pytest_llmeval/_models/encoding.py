@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 from typing import TypeAlias
 
@@ -21,6 +22,7 @@ from pytest_llmeval._engine.windows import fit_prompt
 from pytest_llmeval._engine.windows import fit_request
 from pytest_llmeval._engine.windows import rolling_windows
 from pytest_llmeval._errors import ModelError
+from pytest_llmeval._models import segments
 
 
 #: A tokenizer of transformers. The package works without its types.
@@ -53,6 +55,7 @@ class TextEncoder:
         self._bos: int | None = tokenizer.bos_token_id
         self._named_prefix = prefix_token_id
         self._before, self._behind = _special_ids(tokenizer)
+        self._cuts_are_exact = segments.cuts_are_exact(tokenizer)
         starts = {token for token in (self._bos, prefix_token_id) if token is not None}
         self._bos_texts = tuple(text for token in starts if (text := self.decode([token], special_tokens=True)))
 
@@ -70,12 +73,25 @@ class TextEncoder:
     def pairs(self, requests: Sequence[tuple[str, str]]) -> list[TokenRequest]:
         """(context, continuation) texts as requests. Raises RequestError for one that cannot be scored."""
         moved = [_move_blanks(context, continuation) for context, continuation in requests]
-        joined = self._encode(text for context, rest in moved if context for text in (context, context + rest))
-        alone = self._encode_bare(rest for context, rest in moved if not context)
-        return [
-            fit_request(i, *self._split(i, context, rest, joined if context else alone), self.max_length)
-            for i, (context, rest) in enumerate(moved)
-        ]
+        cut = {context: self._cut(context) for context, _ in moved}
+        heads = self._encode(head for head, _ in cut.values() if head)
+        whole = self._encode(
+            t for context, rest in moved if context and not cut[context][0] for t in (context, context + rest)
+        )
+        # What follows a head, or stands alone, gets no special tokens in front.
+        behind = self._encode_bare(
+            text
+            for context, rest in moved
+            if cut[context][0] or not context
+            for tail in [cut[context][1]]
+            for text in ((tail, tail + rest) if tail else (rest,))
+        )
+        answers = []
+        for i, (context, rest) in enumerate(moved):
+            head, tail = cut[context]
+            left, right = self._split(i, tail, rest, behind if head or not context else whole)
+            answers.append(fit_request(i, heads[head] + left if head else left, right, self.max_length))
+        return answers
 
     def rolling(self, texts: Sequence[str]) -> list[list[TokenRequest]]:
         """The windows of each whole text. BOS is what the first token is predicted from, never predicted."""
@@ -94,6 +110,11 @@ class TextEncoder:
     def decode(self, ids: Sequence[int], *, special_tokens: bool) -> str:
         """The text of some tokens; `special_tokens` says whether EOS and its like are written out."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=not special_tokens))
+
+    def _cut(self, context: str) -> tuple[str, str]:
+        """A context in two, so that the first part is encoded alike whatever follows the second; it may be empty."""
+        place = segments.last_cut(context) if self._cuts_are_exact else 0
+        return context[:place], context[place:]
 
     def _split(self, index: int, context: str, rest: str, encoded: Mapping[str, TokenIds]) -> tuple[TokenIds, TokenIds]:
         """The ids of a context, and those of its continuation: together they spell the joined text."""
@@ -129,16 +150,27 @@ class TextEncoder:
         """Each distinct text with the special tokens in front that it should have, once."""
         distinct = dict.fromkeys(texts)
         bare = {text for text in distinct if self._add_bos_token is False or text.startswith(self._bos_texts)}
-        encoded = self._call([text for text in distinct if text not in bare], special_tokens=True)
-        encoded = {text: self._undress(ids) for text, ids in encoded.items()}
-        encoded |= self._call([text for text in distinct if text in bare], special_tokens=False)
+        encoded = self._encode_dressed([text for text in distinct if text not in bare])
+        encoded |= self._encode_bare(bare)
         bos = self._bos
         if not self._add_bos_token or bos is None:
             return encoded
         return {text: ids if ids[:1] == (bos,) else (bos, *ids) for text, ids in encoded.items()}
 
+    def _encode_dressed(self, texts: list[str]) -> dict[str, TokenIds]:
+        if self._cuts_are_exact:
+            encoded = {text: self._before + ids for text, ids in self._encode_bare(texts).items()}
+        else:
+            encoded = self._call(texts, special_tokens=True)
+        return {text: self._undress(ids) for text, ids in encoded.items()}
+
     def _encode_bare(self, texts: Iterable[str]) -> dict[str, TokenIds]:
-        return self._call(list(dict.fromkeys(texts)), special_tokens=False)
+        distinct = dict.fromkeys(texts)
+        if not self._cuts_are_exact:
+            return self._call(list(distinct), special_tokens=False)
+        parts = {text: segments.parts(text) for text in distinct}
+        encoded = self._call(list(dict.fromkeys(chain.from_iterable(parts.values()))), special_tokens=False)
+        return {text: tuple(chain.from_iterable(map(encoded.__getitem__, parts[text]))) for text in distinct}
 
     def _call(self, texts: list[str], *, special_tokens: bool) -> dict[str, TokenIds]:
         """One call for all texts: a fast tokenizer spreads them over its own threads."""

@@ -29,6 +29,7 @@ from pytest_llmeval._models.devices import share_processors
 from pytest_llmeval._models.encoding import TextEncoder
 from pytest_llmeval._models.fingerprint import fingerprint_of
 from pytest_llmeval._models.loading import Loader
+from pytest_llmeval._models.sharing import Encodings
 from pytest_llmeval._models.specs import Source
 from pytest_llmeval._models.tree import choose_engine
 
@@ -49,7 +50,8 @@ SPARE_TOKENS = 4
 class HuggingFaceLM:
     """Serves one causal model. `load` is called for the weights when they are first needed.
 
-    `on_progress` is called with (requests done, requests asked for) after every batch.
+    `on_progress` is called with (requests done, requests asked for) after every batch. `encodings` are those that
+    several models of a session share.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class HuggingFaceLM:
         *,
         name: str,
         identify: Callable[[], str | None] | None = None,
+        encodings: Encodings | None = None,
     ) -> None:
         self.name = name
         self.max_length = args.max_length or window_of(config, tokenizer)
@@ -69,7 +72,8 @@ class HuggingFaceLM:
         self._tokenizer = tokenizer
         self._load = load
         self._identify = identify
-        self._encoder = TextEncoder(
+        encoder = TextEncoder if encodings is None else encodings.encoder
+        self._encoder = encoder(
             tokenizer, self.max_length, add_bos_token=args.add_bos_token, prefix_token_id=args.prefix_token_id
         )
         eos: int | None = tokenizer.eos_token_id
@@ -191,7 +195,7 @@ class HuggingFaceLM:
         return Generation(written, reason, prompt.truncated)
 
 
-def open_model(source: Source, args: ModelArgs) -> HuggingFaceLM:
+def open_model(source: Source, args: ModelArgs, encodings: Encodings | None = None) -> HuggingFaceLM:
     """A model by name. Config and tokenizer are read now, the weights later. Raises ModelError."""
     device = choose_device(args.device)
     share_processors(device)
@@ -204,6 +208,7 @@ def open_model(source: Source, args: ModelArgs) -> HuggingFaceLM:
         args,
         name=source.name,
         identify=lambda: fingerprint_of(source, args, config),
+        encodings=encodings,
     )
 
 

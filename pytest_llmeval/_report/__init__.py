@@ -10,6 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_llmeval._errors import SettingError
+from pytest_llmeval._report.checkpoints import Comparison
+from pytest_llmeval._report.checkpoints import comparison_notes
+from pytest_llmeval._report.checkpoints import comparison_table
+from pytest_llmeval._report.gathering import compare
 from pytest_llmeval._report.gathering import gather
 from pytest_llmeval._report.gathering import members
 from pytest_llmeval._report.gathering import scored_groups
@@ -24,10 +28,15 @@ from pytest_llmeval._report.results import version_of
 
 
 __all__ = [
+    "Comparison",
     "GateLine",
     "VariantReport",
     "Writer",
+    "append_lines",
     "append_step_summary",
+    "compare",
+    "comparison_notes",
+    "comparison_table",
     "gather",
     "members",
     "result_table",
@@ -42,13 +51,21 @@ __all__ = [
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
-def append_step_summary(reports: Sequence[VariantReport], environ: Mapping[str, str]) -> None:
+def append_step_summary(
+    reports: Sequence[VariantReport], environ: Mapping[str, str], comparison: Comparison | None = None
+) -> None:
     """Add the report to the CI job's summary, if there is one. Raises SettingError if its file cannot be written."""
+    if any(report.summaries or report.gates for report in reports):
+        append_lines([step_summary(reports, comparison)], environ)
+
+
+def append_lines(lines: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Add Markdown to the CI job's summary, if there is one. Raises SettingError if its file cannot be written."""
     path = environ.get(STEP_SUMMARY)
-    if not path or not any(report.summaries or report.gates for report in reports):
+    if not path:
         return
     try:
         with Path(path).open("a", encoding="utf-8") as file:
-            file.write(step_summary(reports))
+            file.write("\n".join(lines))
     except OSError as error:
         raise SettingError(f"environment variable {STEP_SUMMARY}: cannot write {path!r}: {error.strerror}") from None

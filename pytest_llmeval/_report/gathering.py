@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Iterator
+from typing import TypeVar
 
+from pytest_llmeval._report.checkpoints import Comparison
 from pytest_llmeval._report.lines import GateLine
 from pytest_llmeval._report.lines import VariantReport
 from pytest_llmeval._results import DocResult
@@ -12,6 +14,12 @@ from pytest_llmeval._results import Ledger
 from pytest_llmeval._session import Session
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
+from pytest_llmeval._trends import Trend
+from pytest_llmeval._trends import trends_of_group
+from pytest_llmeval._trends import trends_of_task
+
+
+Owner = TypeVar("Owner", bound=Task | Group)
 
 
 def gather(session: Session, selected: Iterable[tuple[str, str]] = ()) -> list[VariantReport]:
@@ -21,10 +29,51 @@ def gather(session: Session, selected: Iterable[tuple[str, str]] = ()) -> list[V
     """
     gates = {key: GateLine(key[1], None) for key in selected}
     gates |= {key: GateLine(key[1], verdict) for key, verdict in session.verdicts.items()}
-    variants = dict.fromkeys(variant for variant, _ in (*session.evaluation.ledger.scored(), *gates))
     return [
-        _report(session, variant, [line for key, line in gates.items() if key[0] == variant]) for variant in variants
+        _report(session, variant, [line for key, line in gates.items() if key[0] == variant])
+        for variant in _in_order(session, (variant for variant, _ in (*session.evaluation.ledger.scored(), *gates)))
     ]
+
+
+def compare(session: Session) -> Comparison | None:
+    """The models of the session side by side; None if there is one only, or nothing that they can be compared in."""
+    variants = _in_order(session, (variant for variant, _ in session.evaluation.ledger.scored()))
+    if len(variants) < 2:
+        return None
+    ledger, common = session.evaluation.ledger, _common(scored_tasks(session, variant) for variant in variants)
+    trends: list[Trend] = []
+    apart: dict[str, list[int]] = {}
+    for task in common:
+        results = [ledger.of(variant, task.name) for variant in variants]
+        if len({frozenset(found) for found in results}) == 1:
+            trends += trends_of_task([session.summary(task, variant) for variant in variants], results)
+        else:
+            apart[task.name] = [len(found) for found in results]
+    groups = _common(scored_groups(session, variant) for variant in variants)
+    of_groups = [
+        trend
+        for group in groups
+        for trend in trends_of_group(group, [session.summary(group, variant) for variant in variants], trends)
+    ]
+    if not trends:
+        return None
+    names = [session.model_names.get(variant, variant) for variant in variants]
+    children = {group.name: [member.name for member in members(session, group)] for group in groups}
+    return Comparison(names, [*trends, *of_groups], children, apart)
+
+
+def _in_order(session: Session, variants: Iterable[str]) -> list[str]:
+    """Each once: in the order in which the user named the models, else in that of their first results."""
+    named = [choice.name for choice in session.models.choices]
+    found = list(dict.fromkeys(variants))
+    return sorted(found, key=lambda variant: named.index(variant) if variant in named else len(named))
+
+
+def _common(lists: Iterable[list[Owner]]) -> list[Owner]:
+    """What stands in all lists, by name, in the order of the first."""
+    first, *others = lists
+    names = [{owner.name for owner in other} for other in others]
+    return [owner for owner in first if all(owner.name in known for known in names)]
 
 
 def scored_tasks(session: Session, variant: str) -> list[Task]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections import Counter
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -10,6 +11,9 @@ from dataclasses import dataclass
 from dataclasses import field
 from typing import Protocol
 
+from pytest_llmeval._report.checkpoints import Comparison
+from pytest_llmeval._report.checkpoints import comparison_notes
+from pytest_llmeval._report.checkpoints import comparison_table
 from pytest_llmeval._report.results import Children
 from pytest_llmeval._report.results import is_group
 from pytest_llmeval._report.results import result_table
@@ -67,24 +71,47 @@ MARKUP: dict[str, dict[str, bool]] = {
 _NAMED = 5
 
 
-def write_report(writer: Writer, reports: Iterable[VariantReport], verbosity: int = 0) -> None:
-    """One section a model. ``-v`` adds gates that passed, ``-q`` leaves out notes, ``-qq`` all but failed gates."""
+def write_report(
+    writer: Writer, reports: Sequence[VariantReport], verbosity: int = 0, comparison: Comparison | None = None
+) -> None:
+    """One section a model; if they can be compared, one for all instead, and theirs only with ``-v``.
+
+    ``-v`` adds gates that passed, ``-q`` leaves out notes, ``-qq`` all but failed gates.
+    """
+    if comparison is not None:
+        _write_comparison(writer, comparison, verbosity)
+    together = comparison is not None and verbosity <= 0
     for report in reports:
-        outcomes = {"failed"} if verbosity < -1 else set(MARKUP) if verbosity > 0 else set(MARKUP) - {"passed"}
-        gates = [gate for outcome in MARKUP if outcome in outcomes for gate in report.gates if gate.outcome == outcome]
-        if verbosity >= -1 and report.summaries:
+        if verbosity >= -1 and report.summaries and not together:
             writer.write_sep("=", f"llmeval: {report.name}" if report.name else "llmeval")
-            _write_tables(writer, report)
-        for gate in gates:
-            # Not "FAILED ...": scripts count pytest's own lines of that form.
-            writer.write_line(f"gate {gate.outcome}: {gate.nodeid}: {gate.sentence}", **MARKUP[gate.outcome])
-        if verbosity >= 0:
+            _write_tables(writer, tables(report))
+        _write_gates(writer, report.gates, verbosity)
+        if verbosity >= 0 and not together:
             for line in notes(report):
                 writer.write_line(line)
+    if together and verbosity >= 0:
+        for line in shared_notes(reports):
+            writer.write_line(line)
 
 
-def _write_tables(writer: Writer, report: VariantReport) -> None:
-    for table in tables(report):
+def _write_comparison(writer: Writer, comparison: Comparison, verbosity: int) -> None:
+    if verbosity < -1:
+        return
+    writer.write_sep("=", f"llmeval: {len(comparison.models)} models")
+    _write_tables(writer, [comparison_table(comparison, everything=verbosity > 0)])
+    for line in comparison_notes(comparison, everything=verbosity > 0) if verbosity >= 0 else ():
+        writer.write_line(line)
+
+
+def _write_gates(writer: Writer, gates: Sequence[GateLine], verbosity: int) -> None:
+    outcomes = {"failed"} if verbosity < -1 else set(MARKUP) if verbosity > 0 else set(MARKUP) - {"passed"}
+    for gate in [gate for outcome in MARKUP if outcome in outcomes for gate in gates if gate.outcome == outcome]:
+        # Not "FAILED ...": scripts count pytest's own lines of that form.
+        writer.write_line(f"gate {gate.outcome}: {gate.nodeid}: {gate.sentence}", **MARKUP[gate.outcome])
+
+
+def _write_tables(writer: Writer, tables: Iterable[str]) -> None:
+    for table in tables:
         for line in table.split("\n"):
             writer.write_line(line)
         writer.write_line("")
@@ -111,6 +138,16 @@ def notes(report: VariantReport) -> Iterator[str]:
     yield from _told(report.summaries)
 
 
+def shared_notes(reports: Sequence[VariantReport]) -> Iterator[str]:
+    """The notes of several models: each that all of them have once, others with the names of theirs."""
+    told: dict[str, list[str]] = {}
+    for report in reports:
+        for line in notes(report):
+            told.setdefault(line, []).append(report.name)
+    for line, names in told.items():
+        yield line if len(names) == len(reports) else f"{', '.join(names)}: {line}"
+
+
 def _told(summaries: Iterable[Summary]) -> Iterator[str]:
     """What summaries say of their numbers. A sentence that several end in a count, or share, is told once."""
     counted: dict[str, list[str]] = {}
@@ -126,8 +163,10 @@ def _told(summaries: Iterable[Summary]) -> Iterator[str]:
     yield from (f"{_named(names)}: {note}" for note, names in shared.items())
 
 
-def step_summary(reports: Iterable[VariantReport]) -> str:
+def step_summary(reports: Sequence[VariantReport], comparison: Comparison | None = None) -> str:
     """The report as Markdown, for the summary of a CI job."""
+    if comparison is not None:
+        return "\n".join(_markdown_of_several(reports, comparison))
     return "\n".join(line for report in reports for line in _markdown(report))
 
 
@@ -135,10 +174,28 @@ def _markdown(report: VariantReport) -> Iterator[str]:
     yield f"## llmeval: {report.name}\n" if report.name else "## llmeval\n"
     for table in tables(report):
         yield f"{table}\n"
-    for gate in sorted(report.gates, key=lambda gate: list(MARKUP).index(gate.outcome)):
-        yield f"- **{gate.outcome}** `{gate.nodeid}`: {gate.sentence}"
+    yield from _markdown_of_gates(report.gates)
     yield from (f"- {line}" for line in notes(report))
     yield ""
+
+
+def _markdown_of_gates(gates: Iterable[GateLine]) -> Iterator[str]:
+    for gate in sorted(gates, key=lambda gate: list(MARKUP).index(gate.outcome)):
+        yield f"- **{gate.outcome}** `{gate.nodeid}`: {gate.sentence}"
+
+
+def _markdown_of_several(reports: Sequence[VariantReport], comparison: Comparison) -> Iterator[str]:
+    """What was compared and judged; the tables of each model folded away."""
+    yield f"## llmeval: {len(comparison.models)} models\n"
+    yield f"{comparison_table(comparison, everything=False)}\n"
+    yield from (f"- {line}" for line in comparison_notes(comparison, everything=False))
+    yield from _markdown_of_gates(gate for report in reports for gate in report.gates)
+    yield from (f"- {line}" for line in shared_notes(reports))
+    yield ""
+    for report in reports:
+        yield f"<details><summary>{html.escape(report.name)}</summary>\n"
+        yield from (f"{table}\n" for table in tables(report))
+        yield "</details>\n"
 
 
 def _named(parts: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ def result_table(summaries: Sequence[Summary], children: Children, *, groups_onl
     shown = {
         summary.name: summary for summary in summaries if not groups_only or (is_group(summary) and summary.values)
     }
-    depths, order = _hierarchy(children, shown)
+    depths, order = hierarchy(children, shown)
     rows = [row for name in order for row in _rows(shown[name], depths.get(name, 0))]
     first = "Groups" if groups_only else "Tasks"
     headers = (first, "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr")
@@ -64,7 +65,7 @@ def _value(value: MetricValue) -> tuple[str, str, str, str]:
     return ARROWS[value.higher_is_better], f"{value.value:.4f}", "±", stderr
 
 
-def _hierarchy(children: Children, shown: Mapping[str, Summary]) -> tuple[dict[str, int], list[str]]:
+def hierarchy(children: Children, shown: Collection[str]) -> tuple[dict[str, int], list[str]]:
     """How deep each name is indented, and the names in the order of their rows.
 
     A member of two groups has a row under each. What no group lists comes last.

@@ -15,9 +15,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from pytest_llmeval._errors import SettingError
+from pytest_llmeval._report import Comparison
 from pytest_llmeval._report import GateLine
 from pytest_llmeval._report import VariantReport
 from pytest_llmeval._report import append_step_summary
+from pytest_llmeval._report import comparison_notes
+from pytest_llmeval._report import comparison_table
 from pytest_llmeval._report import gather
 from pytest_llmeval._report import result_table
 from pytest_llmeval._report import step_summary
@@ -29,6 +32,7 @@ from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
+from pytest_llmeval._trends import Trend
 from pytest_llmeval._verdicts import Verdict
 
 
@@ -344,6 +348,111 @@ def test_a_summary_that_cannot_be_written_says_which(tmp_path: Path) -> None:
         append_step_summary([REPORT], {"GITHUB_STEP_SUMMARY": str(tmp_path)})
 
 
+# ---- several models -----------------------------------------------------------------------------
+
+
+def trend(name: str, *values: float, fell: int = 0, stderr: float | None = 0.01, **more: Any) -> Trend:
+    return Trend(name, name, "acc", "none", True, values, 10, stderr, 0, fell, **more)
+
+
+STEM_TREND = trend("stem", 0.5, 0.4, tasks=("anatomy", "physics"))
+COMPARED = Comparison(
+    ["old", "new"],
+    [
+        trend("anatomy", 0.4, 0.4),
+        trend("physics", 0.6, 0.35, fell=30),
+        trend("alone", 1.0, 1.0, stderr=None),
+        STEM_TREND,
+    ],
+    {"stem": ["anatomy", "physics"]},
+)
+HEADS = "|  Tasks   |Metric|   | old  | new  |Change |   |Stderr|   |"
+
+
+def test_groups_and_what_changed_side_by_side() -> None:
+    assert comparison_table(COMPARED, everything=False).split("\n") == [
+        HEADS,
+        "|----------|------|---|------|------|-------|---|------|---|",
+        "|stem      |acc   |↑  |0.5000|0.4000|-0.1000|±  |0.0100|   |",
+        "| - physics|acc   |↑  |0.6000|0.3500|-0.2500|±  |0.0100|*  |",
+        "|alone     |acc   |↑  |1.0000|1.0000|+0.0000|±  |N/A   |   |",
+    ]
+    assert list(comparison_notes(COMPARED, everything=False)) == [
+        "change: from old to new, doc by doc; *: more than chance explains (sign test, 5 % over all rows)",
+        "not shown: 1 task without a significant change (-v shows all)",
+    ]
+
+
+def test_everything_side_by_side() -> None:
+    lines = comparison_table(COMPARED, everything=True).split("\n")
+    assert "| - anatomy|acc   |↑  |0.4000|0.4000|+0.0000|±  |0.0100|   |" in lines
+    assert len(list(comparison_notes(COMPARED, everything=True))) == 1
+
+
+def test_tasks_with_other_docs_are_named() -> None:
+    apart = Comparison(["old", "new"], COMPARED.trends, apart={"broken": [1000, 12]})
+    lines = list(comparison_notes(apart, everything=True))
+    assert lines[1:] == ["not compared, the models scored other docs: broken (old 1,000, new 12)"]
+
+
+def test_ten_checkpoints_stay_readable() -> None:
+    names = [f"run/checkpoint-{n}000" for n in range(1, 11)]
+    table = comparison_table(Comparison(names, [trend("t", *[0.5] * 10)]), everything=False)
+    head, *_ = table.split("\n")
+    assert [cell.strip() for cell in head.split("|")[4:14]] == [f"…{n}000" for n in range(1, 11)]
+    assert max(map(len, table.split("\n"))) < 120
+    few = comparison_table(Comparison(names[:2], [trend("t", 0.5, 0.5)]), everything=False)
+    assert "|run/checkpoint-1000|" in few
+
+
+def test_many_names_without_a_common_beginning_stay_whole() -> None:
+    names = ["alpha", "alps", "beta", "gamma"]
+    table = comparison_table(Comparison(names, [trend("t", *[0.5] * 4)]), everything=False)
+    assert [cell.strip() for cell in table.split("\n")[0].split("|")[4:8]] == names
+
+
+OLD = VariantReport("old", [ANATOMY], {}, [FAILED], answered=20, wrong=8)
+NEW = VariantReport("new", [ANATOMY], {}, [PASSED], answered=20, wrong=8)
+
+
+def test_models_that_are_compared_share_a_section() -> None:
+    paper = Paper()
+    write_report(paper, [OLD, NEW], 0, COMPARED)
+    assert [line for line in paper.lines if line.startswith("===")] == ["=== llmeval: 2 models ==="]
+    assert paper.lines[-4:] == [
+        FAILURE,
+        "old: gates: 1 failed",
+        "wrong answers: 8 of 20",
+        "new: gates: 1 passed",
+    ]
+
+
+def test_verbose_adds_the_tables_of_each_model() -> None:
+    paper = Paper()
+    write_report(paper, [OLD, NEW], 1, COMPARED)
+    heads = ["=== llmeval: 2 models ===", "=== llmeval: old ===", "=== llmeval: new ==="]
+    assert [line for line in paper.lines if line.startswith("===")] == heads
+    assert PASS in paper.lines
+
+
+def test_quiet_keeps_the_comparison_and_very_quiet_the_failures() -> None:
+    paper, silent = Paper(), Paper()
+    write_report(paper, [OLD, NEW], -1, COMPARED)
+    write_report(silent, [OLD, NEW], -2, COMPARED)
+    assert HEADS in paper.lines
+    assert paper.lines[-1] == FAILURE
+    assert silent.lines == [FAILURE]
+
+
+def test_the_job_summary_compares_and_folds_the_tables() -> None:
+    text = step_summary([OLD, NEW], COMPARED)
+    assert text.startswith("## llmeval: 2 models\n\n|  Tasks")
+    assert "- **failed** `t.yaml::gate[acc_norm]`" in text
+    assert "<details><summary>old</summary>\n\n|" in text
+    assert text.index("- wrong answers: 8 of 20") < text.index("<details>")
+    assert "- anatomy|" not in text.split("<details>")[0]
+
+
 # ---- from a session -----------------------------------------------------------------------------
 
 
@@ -358,6 +467,7 @@ class StandIn:
         self.evaluation = SimpleNamespace(ledger=Ledger())
         self.verdicts: dict[tuple[str, str], Verdict] = {}
         self.model_names = {"": "tiny", "new": "new"}
+        self.models = SimpleNamespace(choices=())
         self.tasks = {name: a_task(name) for name in ("a", "b", "c")}
         self.collected = owners
         self.registry = SimpleNamespace(find=self.find)

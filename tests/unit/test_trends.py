@@ -1,0 +1,122 @@
+"""What changed from model to model: doc by doc, with its standard error, and whether chance explains it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_llmeval._results import DocResult
+from pytest_llmeval._results import MetricValue
+from pytest_llmeval._results import Summary
+from pytest_llmeval._task import Group
+from pytest_llmeval._task import GroupMetric
+from pytest_llmeval._trends import Trend
+from pytest_llmeval._trends import sign_test
+from pytest_llmeval._trends import significant
+from pytest_llmeval._trends import trends_of_group
+from pytest_llmeval._trends import trends_of_task
+
+
+def results(*scores: object, metric: str = "acc") -> dict[int, DocResult]:
+    return {doc: DocResult(doc, {"none": {metric: score}}) for doc, score in enumerate(scores)}
+
+
+def summary(value: float, n: int, *, name: str = "t", metric: str = "acc", tasks: tuple[str, ...] = ()) -> Summary:
+    return Summary(name, name, 1, 0, n, n, (MetricValue(metric, "none", value, None, True, n),), tasks)
+
+
+def trend(*columns: Sequence[float], name: str = "t") -> Trend:
+    summaries = [summary(sum(scores) / len(scores), len(scores), name=name) for scores in columns]
+    (found,) = trends_of_task(summaries, [results(*scores) for scores in columns])
+    return found
+
+
+def test_a_change_worked_out_by_hand() -> None:
+    found = trend([1, 1, 1, 0], [0, 0, 0, 0], [0, 1, 1, 1])
+    assert found.values == (0.75, 0.0, 0.75)
+    assert (found.change, found.rose, found.fell) == (0.0, 1, 1)
+    # Differences -1 0 0 1: variance 2/3, over 4 docs.
+    assert found.stderr == pytest.approx(math.sqrt(2 / 3 / 4))
+    assert found.p == 1.0
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=30))
+def test_the_error_of_the_difference_is_that_of_its_mean(pairs: list[tuple[float, float]]) -> None:
+    found = trend([a for a, _ in pairs], [b for _, b in pairs])
+    moved = [b - a for a, b in pairs]
+    mean = sum(moved) / len(moved)
+    assert found.change == pytest.approx(mean, abs=1e-9)
+    assert found.stderr is not None
+    assert found.stderr**2 == pytest.approx(
+        sum((d - mean) ** 2 for d in moved) / (len(moved) - 1) / len(moved), abs=1e-9
+    )
+
+
+def test_other_docs_are_not_compared() -> None:
+    broken = {**results(1, 1), 1: DocResult(1, {}, error="no gold")}
+    assert trends_of_task([summary(1, 2), summary(1, 1)], [results(1, 1), results(1)]) == []
+    assert trends_of_task([summary(1, 2), summary(1, 1)], [results(1, 1), broken]) == []
+    assert trends_of_task([summary(1, 2), summary(1, 1)], [results(), results()]) == []
+
+
+@pytest.mark.parametrize("scores", [([-5.0, 3], [-7.0, 4]), (-5.0, -7.0), (1.0, math.nan)])
+def test_a_value_that_is_no_mean_of_numbers_has_no_error(scores: tuple[object, object]) -> None:
+    columns = [results(score, score, metric="ppl") for score in scores]
+    (found,) = trends_of_task([summary(20.0, 2, metric="ppl"), summary(30.0, 2, metric="ppl")], columns)
+    assert (found.change, found.stderr, found.p) == (10.0, None, None)
+
+
+def test_one_doc_has_no_error() -> None:
+    assert trend([1], [0]).stderr is None
+
+
+@pytest.mark.parametrize(
+    ("weighted", "error"), [(True, math.hypot(4 * 0.25, 2 * 0.5) / 6), (False, math.hypot(0.25, 0.5) / 2)]
+)
+def test_a_group_is_weighted_as_its_value_is(weighted: bool, error: float) -> None:
+    members = [trend([1, 1, 1, 0], [0, 1, 1, 0], name="a"), trend([0, 0], [1, 0], name="b")]
+    assert [member.stderr for member in members] == [0.25, 0.5]
+    group = Group("g", Path("g.yaml"), ("a", "b"), metrics=(GroupMetric("acc", weight_by_size=weighted),))
+    sides = [summary(value, 6, name="g", tasks=("a", "b")) for value in (0.5, 0.5)]
+    (found,) = trends_of_group(group, sides, members)
+    assert found.stderr == pytest.approx(error)
+    assert (found.rose, found.fell, found.tasks) == (1, 1, ("a", "b"))
+    assert trends_of_group(group, sides, members[:1]) == []
+
+
+@pytest.mark.parametrize(
+    ("rose", "fell", "p"), [(0, 0, 1.0), (1, 0, 1.0), (0, 5, 0.0625), (1, 7, 0.0703125), (4, 4, 1.0)]
+)
+def test_sign_test(rose: int, fell: int, p: float) -> None:
+    assert sign_test(rose, fell) == sign_test(fell, rose) == p
+
+
+@given(st.integers(0, 40), st.integers(0, 40))
+def test_sign_test_adds_up_the_binomial(rose: int, fell: int) -> None:
+    n = rose + fell
+    tail = sum(math.comb(n, k) for k in range(min(rose, fell) + 1)) / 2**n
+    assert sign_test(rose, fell) == pytest.approx(min(1.0, 2 * tail))
+
+
+def test_thousands_of_docs_are_no_trouble() -> None:
+    assert sign_test(7000, 7000) == 1.0
+    assert 0 <= sign_test(0, 14042) < 1e-300
+
+
+def test_holm_is_strict_with_many() -> None:
+    """p of 0 against 7: 1/64; against 8: 1/128; against 1: 1."""
+    lost = {
+        name: Trend(name, name, "acc", "none", True, (1.0, 0.0), 9, 0.1, 0, n) for name, n in {"a": 8, "b": 7}.items()
+    }
+    still = [Trend(f"t{i}", "t", "acc", "none", True, (1.0, 1.0), 9, 0.0) for i in range(4)]
+    assert significant([lost["a"]]) == {("a", "acc,none")}
+    assert significant(list(lost.values())) == {("a", "acc,none"), ("b", "acc,none")}
+    # Five tests: 1/128 < .05/5; then 1/64 > .05/4.
+    assert significant([*lost.values(), *still[:3]]) == {("a", "acc,none")}
+    assert significant([*lost.values(), *still]) == {("a", "acc,none")}
+    assert significant([Trend("p", "p", "ppl", "none", False, (1.0, 9.0), 9)]) == set()
