@@ -188,8 +188,8 @@ class Bisection:
     def _verdicts(self, name: str, lm: LM, items: Sequence[pytest.Item]) -> dict[str, Verdict]:
         session, verdicts = self.session, {}
         session.name_model(name, lm)
-        for found in filter(None, map(gate_of, items)):
-            session.join_family(name, found.owner, found.gate)
+        for gate in filter(None, map(gate_of, items)):
+            session.join_family(name, gate.owner, gate.gate)
         for item in items:
             owner, found = owner_of(item), gate_of(item)
             if owner is None or session.excuse(owner, found.gate if found else None):
