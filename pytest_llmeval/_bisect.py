@@ -127,7 +127,7 @@ class Bisection:
         try:
             append_lines(["## llmeval: bisect\n", *(f"{line}  " for line in self.conclusion), ""], os.environ)
         except SettingError as error:
-            self.session.unwritten = True
+            self.session.unsound = True
             terminalreporter.write_line(f"ERROR: {error}", red=True)
 
     def _looks_only(self) -> bool:
@@ -188,9 +188,11 @@ class Bisection:
     def _verdicts(self, name: str, lm: LM, items: Sequence[pytest.Item]) -> dict[str, Verdict]:
         session, verdicts = self.session, {}
         session.name_model(name, lm)
+        for gate in filter(None, map(gate_of, items)):
+            session.join_family(name, gate.owner, gate.gate)
         for item in items:
             owner, found = owner_of(item), gate_of(item)
-            if owner is None or session.excuse(owner):
+            if owner is None or session.excuse(owner, found.gate if found else None):
                 continue
             session.score_scope(owner, name, lm, skip=nothing)
             if found is None:
@@ -198,6 +200,8 @@ class Bisection:
             # A gate that fails for lack of answers says nothing of the checkpoint.
             if lacking := session.missing(owner, name) or self._refused(owner, name):
                 raise UndecidedError(f"{name} cannot be judged: {item.nodeid}: {lacking}")
+            for other in session.relatives(owner, name, found.gate):
+                session.score_scope(other, name, lm, skip=nothing)
             verdicts[item.nodeid] = session.verdict(owner, name, found.gate)
         if not verdicts:
             raise UndecidedError("no selected gate has its data")

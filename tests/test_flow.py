@@ -35,16 +35,19 @@ FLOOR_PLAN = [
     {"_models", "_sandbox"},
     {"_scores"},
     {"_aggregate"},
+    {"_baselines"},
+    {"_stats"},
     {"_trends", "_verdicts"},
     {"_lint"},
     {"_evaluate"},
     {"_options", "_items"},
-    {"_progress", "_serve"},
+    {"_progress", "_serve", "_reference"},
     {"_session"},
     {"_run"},
     {"_collect", "_xdist", "_inspect"},
     {"_report"},
     {"_output"},
+    {"_against"},
     {"_closing"},
     {"_bisect"},
     {"_hooks"},
@@ -57,6 +60,7 @@ KNOW_PYTEST = {
     "_items",
     "_progress",
     "_serve",
+    "_reference",
     "_session",
     "_run",
     "_collect",
@@ -65,6 +69,7 @@ KNOW_PYTEST = {
     "_report",
 } | {
     "_output",
+    "_against",
     "_closing",
     "_bisect",
     "_hooks",
@@ -126,7 +131,7 @@ def test_torch_and_datasets_are_imported_late() -> None:
 
 def test_the_plugin_alone_loads_nothing_heavy() -> None:
     code = "import sys, pytest_llmeval.plugin; print(sorted(set(sys.modules) & set(sys.argv[1:])))"
-    heavy = ["torch", "transformers", "datasets", "numpy", "jinja2", "yaml", "regex"]
+    heavy = ["torch", "transformers", "datasets", "numpy", "scipy", "jinja2", "yaml", "regex"]
     done = subprocess.run([sys.executable, "-c", code, *heavy], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
