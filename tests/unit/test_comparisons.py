@@ -527,17 +527,26 @@ class TestFamilies:
         assert in_family("a", [Member("a", failing(0.03), frozenset("a"))], 0.95) == failing(0.03)
 
     def test_along_the_tree(self) -> None:
-        """The group has the whole error; below it the one task that fails inherits its share."""
+        """Half of the error, .025, is the group's; below it the task that fails inherits a fourth of that."""
         members = [
-            Member("g", failing(0.04), frozenset("abcd")),
-            Member("a", failing(0.012), frozenset("a")),
+            Member("g", failing(0.02), frozenset("abcd")),
+            Member("a", failing(0.006), frozenset("a")),
             *(Member(name, Verdict("inconclusive", "?"), frozenset(name)) for name in "bcd"),
         ]
         assert in_family("g", members, 0.95).outcome == "failed"
         assert in_family("a", members, 0.95).outcome == "failed"
-        assert in_family("a", members, 0.95).sentence.endswith("down the tree of 5 gates")
+        assert in_family("a", members, 0.95).sentence.endswith("Holm and the tree over 5 gates")
         above = [Member("g", Verdict("passed", "fine"), frozenset("abcd")), *members[1:]]
         assert in_family("a", above, 0.95).outcome == "inconclusive"
+
+    def test_one_bad_task_below_a_group_that_hardly_moves(self) -> None:
+        """The other half of the error is Holm's: .004 < .025 / 5."""
+        members = [
+            Member("g", Verdict("passed", "fine"), frozenset("abcd")),
+            Member("a", failing(0.004), frozenset("a")),
+            *(Member(name, Verdict("passed", "fine"), frozenset(name)) for name in "bcd"),
+        ]
+        assert in_family("a", members, 0.95).outcome == "failed"
 
 
 def test_ids_come_from_the_gate_and_its_owner() -> None:
