@@ -59,6 +59,7 @@ def result_dict(run: Run) -> dict[str, Any]:
             "format": FORMAT_VERSION,
             "variant": run.variant,
             "errors": _errors(run.tasks),
+            "usage": dict(run.usage),
             "gates": {nodeid: _verdict(verdict) for nodeid, verdict in run.verdicts.items()},
         },
     }
