@@ -35,6 +35,7 @@ FLOOR_PLAN = [
     {"_models", "_sandbox"},
     {"_scores"},
     {"_aggregate"},
+    {"_stats"},
     {"_trends", "_verdicts"},
     {"_lint"},
     {"_evaluate"},
@@ -126,7 +127,7 @@ def test_torch_and_datasets_are_imported_late() -> None:
 
 def test_the_plugin_alone_loads_nothing_heavy() -> None:
     code = "import sys, pytest_llmeval.plugin; print(sorted(set(sys.modules) & set(sys.argv[1:])))"
-    heavy = ["torch", "transformers", "datasets", "numpy", "jinja2", "yaml", "regex"]
+    heavy = ["torch", "transformers", "datasets", "numpy", "scipy", "jinja2", "yaml", "regex"]
     done = subprocess.run([sys.executable, "-c", code, *heavy], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -1,0 +1,426 @@
+"""How often verdicts err, what they can see, and what early stopping saves: simulated, with fixed seeds.
+
+    python perf/verdict_study.py [--quick]
+
+Prints Markdown tables. Confidence is .95 everywhere: a verdict may be wrong in 5 % of comparisons. Each rate comes
+from at least 2,000 simulated comparisons; one standard error of a rate of 5 % is then .5 points (.15 with 20,000).
+Counts of flips are drawn from their multinomial: a paired verdict sees nothing else of a comparison, in particular
+not the accuracy before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pytest_llmeval import _stats as stats
+from pytest_llmeval._stats.gaffke import tail
+from pytest_llmeval._stats.means import Totals
+from pytest_llmeval._stats.signflip import flip_p
+from pytest_llmeval._stats.tango import score
+
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Rng = np.random.Generator
+
+CONFIDENCE = 0.95
+ALPHA = 1 - CONFIDENCE
+SIZES = (100, 1_221, 14_042)
+DISCORDANCES = (0.02, 0.05, 0.10)
+Z = 1.6448536269514722
+
+#: Docs per subject of MMLU's test split, by its four groups.
+MMLU = {
+    "stem": (100, 135, 152, 144, 100, 100, 100, 102, 100, 235, 145, 378, 310, 203, 100, 270, 151, 216, 112),
+    "humanities": (126, 165, 204, 237, 121, 108, 163, 346, 895, 311, 324, 1534, 171),
+    "social": (114, 198, 193, 390, 238, 545, 131, 612, 110, 245, 201, 100),
+    "other": (100, 265, 173, 100, 223, 103, 234, 100, 783, 306, 282, 272, 166),
+}
+
+
+def table(title: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    print(f"\n### {title}\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}")
+    for row in rows:
+        print("| " + " | ".join(str(cell) for cell in row) + " |", flush=True)
+
+
+def rate(hits: float) -> str:
+    return f"{100 * hits:.1f}"
+
+
+class PairedGate:
+    """The verdicts of "drop at most `margin`" on n docs.
+
+    For one number of discordant docs each verdict is a threshold on the gained ones: sought from Tango's with
+    `paired_p` and `drop_p` themselves, and kept, so that twenty thousand comparisons take seconds.
+    """
+
+    def __init__(self, n: int, margin: float) -> None:
+        self.n, self.margin = n, margin
+        self.least_passing = cache(self._least_passing)
+        self.least_unfailing = cache(self._least_unfailing)
+
+    def rates(self, lost: Ints, gained: Ints) -> tuple[float, float]:
+        """The shares of passes and fails among outcomes."""
+        outcomes, counts = np.unique(np.stack([lost + gained, gained]), axis=1, return_counts=True)
+        passes = [g >= self.least_passing(int(m)) for m, g in outcomes.T]
+        fails = [g < self.least_unfailing(int(m)) for m, g in outcomes.T]
+        return float(np.dot(passes, counts) / len(lost)), float(np.dot(fails, counts) / len(lost))
+
+    def asymptotic_rates(self, lost: Ints, gained: Ints) -> tuple[float, float]:
+        """The same with Tango's interval as published."""
+        z = score(lost, gained, self.n, -self.margin)
+        return float((z >= Z).mean()), float((z < -Z).mean())
+
+    def _least_passing(self, m: int) -> int:
+        def passes(gained: int) -> bool:
+            return stats.paired_p(m - gained, gained, self.n, self.margin) <= ALPHA
+
+        return self._first(passes, m, self._guess(m, Z))
+
+    def _least_unfailing(self, m: int) -> int:
+        def unfailing(gained: int) -> bool:
+            return stats.drop_p(m - gained, gained, self.n, self.margin) > ALPHA
+
+        return self._first(unfailing, m, self._guess(m, -Z))
+
+    def _guess(self, m: int, z: float) -> int:
+        gained = np.arange(m + 1)
+        return int((score(m - gained, gained, self.n, -self.margin) < z).sum())
+
+    def _first(self, holds: Callable[[int], bool], m: int, guess: int) -> int:
+        while guess > 0 and holds(guess - 1):
+            guess -= 1
+        while guess <= m and not holds(guess):
+            guess += 1
+        return guess
+
+
+@cache
+def paired_gate(n: int, margin: float) -> PairedGate:
+    return PairedGate(n, margin)
+
+
+def flips(rng: Rng, n: int, discordance: float, drop: float, times: int) -> tuple[Ints, Ints]:
+    lost, gained, _ = rng.multinomial(n, [(discordance + drop) / 2, (discordance - drop) / 2, 1 - discordance], times).T
+    return lost, gained
+
+
+def paired_errors(times: int) -> None:
+    rows = []
+    for margin, name in ((0.0, "drop 0"), (0.01, "drop .01"), (0.05, "drop .05"), (-0.01, "improvement .01")):
+        for n in SIZES:
+            for discordance in DISCORDANCES:
+                # A large margin is of interest where few docs can show anything.
+                if discordance < abs(margin) or (margin == 0.05 and n > 100):
+                    continue
+                rng = np.random.default_rng(1)
+                edge = flips(rng, n, discordance, margin, times)
+                within = flips(rng, n, discordance, max(margin - 0.005, -discordance), times)
+                beyond = flips(rng, n, discordance, min(margin + 0.005, discordance), times)
+                gate = paired_gate(n, margin)
+                passed, failed = gate.rates(*edge)
+                old_passed, old_failed = gate.asymptotic_rates(*edge)
+                rates = (failed, passed, gate.rates(*within)[1], gate.rates(*beyond)[0], old_failed, old_passed)
+                rows.append((name, f"{n:,}", f"{discordance:.0%}", *map(rate, rates)))
+    head = ("gate", "n", "discordance", "fail, edge", "pass, edge", "fail, .005 within", "pass, .005 beyond")
+    head += ("Tango as published: fail, edge", "pass, edge")
+    table(f"Wrong verdicts of paired 0/1 gates, % of {times:,} comparisons", head, rows)
+
+
+def paired_power(times: int) -> None:
+    rows = []
+    for margin in (0.0, 0.01):
+        for n in SIZES:
+            for discordance in DISCORDANCES:
+                rng = np.random.default_rng(2)
+                gate = paired_gate(n, margin)
+                cells = [
+                    rate(gate.rates(*flips(rng, n, discordance, drop, times))[1]) if drop <= discordance else "-"
+                    for drop in (0.01, 0.02, 0.03, 0.05)
+                ]
+                same = rate(gate.rates(*flips(rng, n, discordance, 0.0, times))[0])
+                seen = stats.detectable_drop(n, discordance, CONFIDENCE, margin=margin)
+                at_seen = rate(gate.rates(*flips(rng, n, max(discordance, seen), seen, times))[1])
+                rows.append((margin, f"{n:,}", f"{discordance:.0%}", *cells, f"{seen:.4f}", at_seen, same))
+    head = ("max drop", "n", "discordance", "1 point", "2", "3", "5")
+    head += ("detectable_drop", "fails at it", "passes, no change")
+    table(f"Power: fails of a true drop, % of {times:,} comparisons", head, rows)
+
+
+def floor_errors(times: int) -> None:
+    rows = []
+    for n in SIZES:
+        for floor in (0.3, 0.5, 0.7, 0.9, 0.95):
+            rng = np.random.default_rng(3)
+            cells = []
+            for bounds in (stats.exact_bounds, stats.wilson_bounds):
+                for truth in (floor, floor - 0.01, floor + 0.01):
+                    passed, failed = binomial_rates(bounds, rng, n, truth, floor, times)
+                    cells.append((passed, failed))
+            (passed, failed), (below_passed, _), (_, above_failed), (wilson_passed, wilson_failed), *_ = cells
+            gap = stats.floor_gap(n, floor, CONFIDENCE)
+            seen = binomial_rates(stats.exact_bounds, rng, n, floor - gap, floor, times)[1]
+            rates = (failed, passed, above_failed, below_passed, wilson_failed, wilson_passed)
+            rows.append((f"{n:,}", floor, *map(rate, rates), f"{gap:.4f}", rate(seen)))
+    head = ("n", "floor", "fail, edge", "pass, edge", "fail, .01 above", "pass, .01 below")
+    head += ("Wilson: fail, edge", "pass, edge", "floor_gap", "fails at it")
+    table(f"Wrong verdicts of floors on 0/1 scores, % of {times:,} evaluations", head, rows)
+
+
+def binomial_rates(
+    bounds: Callable[[int, int, float], stats.Interval], rng: Rng, n: int, truth: float, floor: float, times: int
+) -> tuple[float, float]:
+    right, counts = np.unique(rng.binomial(n, truth, times), return_counts=True)
+    found = [bounds(int(k), n, CONFIDENCE) for k in right]
+    passed = np.dot([interval.low >= floor for interval in found], counts) / times
+    return float(passed), float(np.dot([interval.high < floor for interval in found], counts) / times)
+
+
+def finite_errors(times: int) -> None:
+    rows = []
+    for total in SIZES:
+        for share in (0.1, 0.5):
+            for truth in (0.3, 0.7, 0.95):
+                rng = np.random.default_rng(4)
+                right, seen = round(truth * total), round(share * total)
+                found, counts = np.unique(rng.hypergeometric(right, total - right, seen, times), return_counts=True)
+                bounds = [stats.finite_bounds(int(k), seen, total, CONFIDENCE) for k in found]
+                # Floors on the edge: the value itself, which it reaches, and the next one, which it does not.
+                failed = np.dot([bound.high < right / total for bound in bounds], counts) / times
+                passed = np.dot([bound.low >= (right + 1) / total for bound in bounds], counts) / times
+                rows.append((f"{total:,}", f"{seen:,}", truth, rate(float(failed)), rate(float(passed))))
+    table(
+        f"Wrong verdicts for this data set from a part of it, % of {times:,} evaluations",
+        ("total", "seen", "truth", "fail, reached", "pass, missed by one doc"),
+        rows,
+    )
+
+
+#: Scores of docs in [0, 1], and differences of such scores, with their true means.
+SCORES: dict[str, tuple[Callable[[Rng, int], Floats], float]] = {
+    "beta(2, 2)": (lambda rng, n: rng.beta(2, 2, n), 0.5),
+    "beta(.5, 5)": (lambda rng, n: rng.beta(0.5, 5, n), 0.5 / 5.5),
+    "F1-like: 70 % 0, else uniform": (lambda rng, n: (rng.random(n) < 0.3) * rng.random(n), 0.15),
+    "97 % 1, else uniform": (lambda rng, n: np.where(rng.random(n) < 0.97, 1.0, rng.random(n)), 0.985),
+}
+CHANGES: dict[str, tuple[Callable[[Rng, int], Floats], float]] = {
+    "normal, sd .1": (lambda rng, n: rng.normal(-0.01, 0.1, n).clip(-1, 1), -0.01),
+    "90 % unchanged, else uniform(-.6, .4)": (
+        lambda rng, n: (rng.random(n) < 0.1) * rng.uniform(-0.6, 0.4, n),
+        -0.01,
+    ),
+    "3 % lost, -uniform(0, 1)": (lambda rng, n: -1.0 * (rng.random(n) < 0.03) * rng.random(n), -0.015),
+    "2 % lost, -1": (lambda rng, n: -1.0 * (rng.random(n) < 0.02), -0.02),
+}
+
+
+def real_errors(times: int) -> None:
+    rows = []
+    for n in (100, 1_221):
+        for name, (draw, mean) in SCORES.items():
+            rng = np.random.default_rng(5)
+            samples = [draw(rng, n) for _ in range(times)]
+            unknown = [stats.mean_bounds(sample, CONFIDENCE) for sample in samples]
+            ones = np.ones(n)
+            low = np.mean([tail(sample, ones, 0.0, mean) <= ALPHA for sample in samples])
+            high = np.mean([tail(-sample, ones, -1.0, -mean) <= ALPHA for sample in samples])
+            rows.append((f"{n:,}", name, *errors(unknown, mean), rate(float(high)), rate(float(low))))
+    head = ("n", "scores", "support unknown: fail, edge", "pass, edge", "support known: fail, edge", "pass, edge")
+    table(f"Wrong verdicts of floors on real-valued scores, % of {times:,} evaluations", head, rows)
+
+
+def paired_real_errors(times: int) -> None:
+    rows = []
+    for n, name in [(100, name) for name in CHANGES] + [(1_221, name) for name in CHANGES if "3 %" not in name]:
+        draw, mean = CHANGES[name]
+        rng = np.random.default_rng(6)
+        samples = [draw(rng, n) for _ in range(times)]
+        zeros, ones = np.zeros(n), np.ones(n)
+        flipped = np.mean([flip_p(Totals.of(sample), mean) <= ALPHA for sample in samples[:500]])
+        unknown = [stats.paired_mean_bounds(zeros, sample, CONFIDENCE) for sample in samples]
+        low = np.mean([tail(sample, ones, -1.0, mean) <= ALPHA for sample in samples])
+        high = np.mean([tail(-sample, ones, -1.0, -mean) <= ALPHA for sample in samples])
+        known = [stats.paired_mean_bounds(zeros, sample, CONFIDENCE, support=(0, 1)) for sample in samples[:50]]
+        widths = [float(np.mean([(bound.high - bound.low) / 2 for bound in bounds])) for bounds in (unknown, known)]
+        widths.insert(0, Z * float(np.mean([sample.std() for sample in samples])) / n**0.5)
+        rates = (rate(float(flipped)), *errors(unknown, mean), rate(float(high)), rate(float(low)))
+        rows.append((f"{n:,}", name, *rates, *(f"{width:.4f}" for width in widths)))
+    head = ("n", "differences", "sign flips alone (500): pass, edge", "support unknown: fail, edge", "pass, edge")
+    head += ("support known: fail, edge", "pass, edge", "half width: 1.645 se", "unknown", "known")
+    table(f"Wrong verdicts of drops of real-valued scores, % of {times:,} comparisons", head, rows)
+
+
+def errors(bounds: Sequence[stats.Interval], truth: float) -> tuple[str, str]:
+    """The shares of fails and passes of a gate whose limit is the truth."""
+    failed = float(np.mean([bound.high < truth for bound in bounds]))
+    return rate(failed), rate(float(np.mean([bound.low >= truth for bound in bounds])))
+
+
+def clustered_errors(times: int) -> None:
+    rows = []
+    for passages, biggest in ((20, 5), (50, 5), (50, 20), (300, 8)):
+        rng = np.random.default_rng(7)
+        found: dict[str, list[stats.Interval]] = {"ignored": [], "t": [], "support": [], "flips": []}
+        for _ in range(times):
+            sizes = rng.integers(1, biggest + 1, passages)
+            clusters = np.repeat(np.arange(passages), sizes)
+            # Half of each doc's chance is its passage's: mean .6.
+            chance = 0.5 * np.repeat(rng.beta(1.2, 0.8, passages), sizes) + 0.5 * 0.6
+            right = (rng.random(len(clusters)) < chance).astype(float)
+            names = clusters.tolist()
+            found["ignored"].append(stats.exact_bounds(int(right.sum()), len(right), CONFIDENCE))
+            found["t"].append(stats.mean_bounds(right, CONFIDENCE, clusters=names))
+            found["support"].append(stats.mean_bounds(right, CONFIDENCE, clusters=names, support=(0, 1)))
+            shift = np.repeat(rng.normal(0, 0.05, passages), sizes) + rng.normal(-0.01, 0.05, len(clusters))
+            flipped = stats.paired_mean_bounds(np.zeros(len(shift)), shift, CONFIDENCE, clusters=names)
+            found["flips"].append(stats.Interval(flipped.low + 0.61, flipped.high + 0.61))
+        rows.append((passages, f"1 to {biggest}", *(cell for kind in found.values() for cell in errors(kind, 0.6))))
+    head = ("passages", "docs each", "dependence ignored: fail", "pass", "support unknown: fail", "pass")
+    head += ("support known: fail", "pass", "paired, support unknown: fail", "pass")
+    table(f"Wrong verdicts on the edge with docs in clusters, % of {times:,} evaluations", head, rows)
+
+
+def family_errors(times: int) -> None:
+    keys = [(group, place) for group, sizes in MMLU.items() for place in range(len(sizes))]
+    parents: dict[object, object | None] = {"mmlu": None, **dict.fromkeys(MMLU, "mmlu")}
+    parents |= {key: key[0] for key in keys}
+    p_value = cache(lambda lost, gained, n: stats.drop_p(lost, gained, n, 0.0))
+    rows = []
+    cases: tuple[tuple[str, float, dict[tuple[str, int], float]], ...] = (
+        ("nothing changed, 5 %", 0.05, {}),
+        ("one subject of 234 docs drops by 10 points", 0.05, {("other", 6): 0.1}),
+        ("STEM drops by 5 points", 0.05, {key: 0.05 for key in keys if key[0] == "stem"}),
+    )
+    for name, discordance, dropping in cases:
+        rng = np.random.default_rng(8)
+        counts: dict[object, tuple[Ints, Ints, int]] = {}
+        for key in keys:
+            n, drop = MMLU[key[0]][key[1]], dropping.get(key, 0.0)
+            counts[key] = (*flips(rng, n, max(discordance, drop + 0.02), drop, times), n)
+        for node in (*MMLU, "mmlu"):
+            below = [counts[key] for key in keys if node in (key[0], "mmlu")]
+            counts[node] = tuple(sum(part) for part in zip(*below, strict=True))  # type: ignore[assignment]
+        wrong = dict.fromkeys(("each", "holm", "tree", "holm over all"), 0)
+        found = dict.fromkeys(wrong, 0)
+        bad = {*dropping, *({"mmlu"} if dropping else ()), *(key[0] for key in dropping)}
+        for i in range(times):
+            p_values = {node: p_value(int(lost[i]), int(gained[i]), n) for node, (lost, gained, n) in counts.items()}
+            leaves = {key: p_values[key] for key in keys}
+            rejected = {
+                "each": {key for key in keys if leaves[key] <= ALPHA},
+                "holm": stats.holm(leaves, ALPHA),
+                "tree": stats.closed_tree(p_values, parents, ALPHA),
+                "holm over all": stats.holm(p_values, ALPHA),
+            }
+            for kind, nodes in rejected.items():
+                wrong[kind] += bool(nodes - bad)
+                found[kind] += len(nodes & dropping.keys())
+        rows.append((name, *(f"{rate(wrong[kind] / times)} / {found[kind] / times:.2f}" for kind in wrong)))
+    head = ("truth", "each subject at .95", "Holm over subjects", "tree", "Holm over subjects and groups")
+    table(f"57 subjects, gate drop 0: % of {times:,} runs with a false alarm / dropping subjects found", head, rows)
+
+
+def early_stopping(times: int) -> None:
+    rows = []
+    for total in (1_221, 14_042):
+        for name, limit, low, draw in sequential_cases(total):
+            for scope in ("population", "data set"):
+                used, verdicts = [], []
+                for i in range(times):
+                    test = stats.MeanTest(limit, ALPHA, low=low, total=total if scope == "data set" else None)
+                    test.update(draw(np.random.default_rng(i)))
+                    used.append(test.decided_after or total)
+                    verdicts.append((test.above, test.below))
+                passed, failed = np.mean(verdicts, axis=0)
+                share = [f"{100 * float(q) / total:.1f}" for q in (np.mean(used), *np.quantile(used, (0.5, 0.9)))]
+                rows.append((f"{total:,}", name, scope, *share, rate(passed), rate(failed)))
+    head = ("docs", "case", "scope", "docs needed, mean %", "median %", "90th %", "passes", "fails")
+    table(f"Early stopping, {times:,} runs each; the fixed test needs 100 %", head, rows)
+
+
+Case = tuple[str, float, float, Callable[[Rng], Floats]]
+
+
+def sequential_cases(total: int) -> list[Case]:
+    def right(share: float) -> Callable[[Rng], Floats]:
+        return lambda rng: (rng.random(total) < share).astype(float)
+
+    def change(discordance: float, drop: float) -> Callable[[Rng], Floats]:
+        chances = ((discordance + drop) / 2, 1 - discordance, (discordance - drop) / 2)
+        return lambda rng: rng.choice([-1.0, 0.0, 1.0], total, p=chances)
+
+    return [
+        ("floor .35, truth .50: clear pass", 0.35, 0.0, right(0.5)),
+        ("floor .35, truth .25: clear fail", 0.35, 0.0, right(0.25)),
+        ("floor .35, truth .36: borderline", 0.35, 0.0, right(0.36)),
+        ("drop .05, no change, 5 %: clear pass", -0.05, -1.0, change(0.05, 0.0)),
+        ("drop .01, no change, 2 %", -0.01, -1.0, change(0.02, 0.0)),
+        ("drop .01, truth .05, 10 %: clear fail", -0.01, -1.0, change(0.10, 0.05)),
+        ("drop .01, truth .10, 15 %: clear fail", -0.01, -1.0, change(0.15, 0.10)),
+        ("drop .01, truth .012, 5 %: borderline", -0.01, -1.0, change(0.05, 0.012)),
+    ]
+
+
+def early_errors(times: int) -> None:
+    rows = []
+    for total in SIZES if times >= 2_000 else SIZES[:2]:
+        for name, limit, low, shares in (
+            ("floor .35", 0.35, 0.0, (0.65, 0.35)),
+            ("floor .90", 0.90, 0.0, (0.10, 0.90)),
+            ("drop .01, 5 %", -0.01, -1.0, (0.03, 0.95, 0.02)),
+        ):
+            values = np.linspace(low, 1.0, len(shares))
+            rng = np.random.default_rng(9)
+            population = [ever(rng.choice(values, total, p=shares), limit, low, None) for _ in range(times)]
+            counts = np.round(np.array(shares[1:]) * total).astype(int)
+            whole = np.repeat(values, [total - counts.sum(), *counts])
+            # The data set's mean is the limit, which it reaches; or misses by half a doc.
+            reached, missed = whole.mean(), whole.mean() + 0.5 / total
+            reaching = [ever(rng.permutation(whole), reached, low, total)[1] for _ in range(times)]
+            missing = [ever(rng.permutation(whole), missed, low, total)[0] for _ in range(times)]
+            above, below = np.mean(population, axis=0)
+            cells = (float(below), float(above), float(np.mean(reaching)), float(np.mean(missing)))
+            rows.append((f"{total:,}", name, *map(rate, cells)))
+    head = ("docs", "gate", "population: fail, edge", "pass, edge", "data set: fail, reached", "pass, missed")
+    table(f"Wrong verdicts under a look after every doc, % of {times:,} runs", head, rows)
+
+
+def ever(values: Floats, limit: float, low: float, total: int | None) -> tuple[bool, bool]:
+    """Whether above and below are claimed at any time before the last doc."""
+    test = stats.MeanTest(limit, ALPHA, low=low, total=total)
+    test.update(values[:-1])
+    return test.above, test.below
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="few comparisons: whether it runs, not what it finds")
+    many, some, few = (200, 40, 20) if parser.parse_args().quick else (20_000, 2_000, 200)
+    for study, times in (
+        (floor_errors, many),
+        (finite_errors, many),
+        (paired_errors, many),
+        (paired_power, many),
+        (real_errors, some),
+        (paired_real_errors, some),
+        (clustered_errors, some),
+        (family_errors, some),
+        (early_stopping, few),
+        (early_errors, some),
+    ):
+        start = time.perf_counter()
+        study(times)
+        print(f"\n({time.perf_counter() - start:.0f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    main()

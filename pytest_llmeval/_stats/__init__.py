@@ -1,0 +1,55 @@
+"""What numbers show: bounds, p-values, families of hypotheses, power, and tests that may stop early.
+
+Every bound is one-sided, every claim has the error ``1 - confidence`` at most (`Interval`). A gate passes when the
+lower bound reaches its limit, fails when the upper bound stays below it, and is inconclusive between.
+
+| scores | bounds | p-values |
+|---|---|---|
+| 0/1, one model | `exact_bounds` (`wilson_bounds` to report, `finite_bounds` for one data set) | |
+| 0/1, two models | `paired_bounds` | `paired_p`, `drop_p`, `mcnemar_p` |
+| real, one model | `mean_bounds` | |
+| real, two models | `paired_mean_bounds` | `difference_p` |
+
+numpy and scipy are imported by the first call.
+"""
+
+from __future__ import annotations
+
+from pytest_llmeval._stats.families import closed_tree
+from pytest_llmeval._stats.families import holm
+from pytest_llmeval._stats.interval import Interval
+from pytest_llmeval._stats.means import clustered_stderr
+from pytest_llmeval._stats.means import mean_bounds
+from pytest_llmeval._stats.paired import drop_p
+from pytest_llmeval._stats.paired import mcnemar_p
+from pytest_llmeval._stats.paired import paired_bounds
+from pytest_llmeval._stats.paired import paired_p
+from pytest_llmeval._stats.power import detectable_drop
+from pytest_llmeval._stats.power import floor_gap
+from pytest_llmeval._stats.proportions import exact_bounds
+from pytest_llmeval._stats.proportions import finite_bounds
+from pytest_llmeval._stats.proportions import wilson_bounds
+from pytest_llmeval._stats.sequential import MeanTest
+from pytest_llmeval._stats.signflip import difference_p
+from pytest_llmeval._stats.signflip import paired_mean_bounds
+
+
+__all__ = [
+    "Interval",
+    "MeanTest",
+    "closed_tree",
+    "clustered_stderr",
+    "detectable_drop",
+    "difference_p",
+    "drop_p",
+    "exact_bounds",
+    "finite_bounds",
+    "floor_gap",
+    "holm",
+    "mcnemar_p",
+    "mean_bounds",
+    "paired_bounds",
+    "paired_mean_bounds",
+    "paired_p",
+    "wilson_bounds",
+]

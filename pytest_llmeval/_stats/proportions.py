@@ -1,0 +1,82 @@
+"""Bounds on one proportion: how often a model is right, for questions like these or for one data set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import sqrt
+
+from pytest_llmeval._stats.interval import Interval
+from pytest_llmeval._stats.interval import check_count
+from pytest_llmeval._stats.interval import error_of
+
+
+_ROUNDING = 1e-9
+
+
+def wilson_bounds(successes: int, n: int, confidence: float) -> Interval:
+    """Wilson's score bounds (Wilson 1927, JASA 22, 209-212), without continuity correction.
+
+    Assumes independent docs. Centred well two-sided, but its one-sided errors are not kept: near 0 and 1 the lower
+    bound of a high proportion is too high too often (Cai 2005, J. Statist. Plann. Inference 131, 63-88). For
+    reports; gates take `exact_bounds`.
+    """
+    from scipy.special import ndtri
+
+    error = error_of(confidence)
+    check_count("successes", successes, n)
+    if n == 0:
+        return Interval(0.0, 1.0)
+    z = -float(ndtri(error))
+    share = successes / n
+    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    # At the ends one of the bounds is the end itself, up to rounding.
+    low = 0.0 if successes == 0 else centre - half
+    return Interval(min(low, share), max(1.0 if successes == n else centre + half, share))
+
+
+def exact_bounds(successes: int, n: int, confidence: float) -> Interval:
+    """Clopper and Pearson's bounds (1934, Biometrika 26, 404-413): quantiles of beta distributions.
+
+    Assumes independent docs, and nothing else: each error is at most ``1 - confidence`` for every n and truth.
+    """
+    from scipy.special import betaincinv
+
+    error = error_of(confidence)
+    check_count("successes", successes, n)
+    low = 0.0 if successes == 0 else float(betaincinv(successes, n - successes + 1, error))
+    high = 1.0 if successes == n else float(betaincinv(successes + 1, n - successes, 1 - error))
+    return Interval(low, high)
+
+
+def finite_bounds(successes: int, seen: int, total: int, confidence: float) -> Interval:
+    """Bounds on the share that all `total` docs of a data set would show, from `seen` ones drawn at random.
+
+    Inverts the hypergeometric test (Konijn 1973, Statistical Theory of Sample Survey Design, ch. 3; Buonaccorsi
+    1987, Amer. Statist. 41, 215-218): exact. Assumes that every subset of that size was equally likely to be drawn
+    and that a doc's score does not change when it is asked again. With all docs seen both bounds are the value.
+    """
+    from scipy.stats import hypergeom
+
+    error = error_of(confidence)
+    check_count("seen", seen, total)
+    check_count("successes", successes, seen)
+    if total == 0:
+        return Interval(0.0, 1.0)
+    fewest, most = successes, total - (seen - successes)
+    # A tail that equals the error up to rounding is not below it: the safe side.
+    error *= 1 - _ROUNDING
+    low = _first(fewest, most, lambda right: hypergeom.sf(successes - 1, total, right, seen) > error)
+    high = _first(fewest, most, lambda right: hypergeom.cdf(successes, total, right + 1, seen) <= error)
+    return Interval(low / total, high / total)
+
+
+def _first(start: int, stop: int, holds: Callable[[int], bool]) -> int:
+    """The first number from `start` at which a condition holds that holds from there on; `stop` if none before."""
+    while start < stop:
+        middle = (start + stop) // 2
+        if holds(middle):
+            stop = middle
+        else:
+            start = middle + 1
+    return start

@@ -1,0 +1,151 @@
+"""Early stopping: a test of a mean that may be looked at after every doc, as often as one likes.
+
+A bettor who starts with 1 and bets on every doc at odds that are fair if the mean is `limit` gets rich only if it
+is not: if the mean is on the other side, the capital is ever above ``1 / alpha`` with probability `alpha` at most
+(Ville's inequality). Waudby-Smith and Ramdas (2023, "Estimating means of bounded random variables by betting",
+J. R. Stat. Soc. B 86, 1-27; section 4 for docs drawn from a population, section 5 for a data set without
+replacement; first in 2020, "Confidence sequences for sampling without replacement", NeurIPS).
+
+The bettor here is a crowd, each of whom stakes the same part of the greatest allowed bet all along; their joint
+capital counts. Such a mixture needs no tuning to a variance that is unknown at first: its growth is that of its
+best member, less the logarithm of the members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import log
+from typing import TYPE_CHECKING
+
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pytest_llmeval._stats.tango import Floats
+
+    Flags: TypeAlias = NDArray[np.bool_]
+
+#: Each member's stake as a part of the greatest bet that cannot lose all.
+STAKES = tuple(0.9 / 1.9**power for power in range(8))
+_TOLERANCE = 1e-9
+
+
+class MeanTest:
+    """Whether the mean of values in [low, high] reaches `limit`, decided as early as the data allow.
+
+    Without `total` the values are independent draws and the question is about their expectation. With it they are
+    the docs of a data set of that many, in random order, and the question is about the mean of them all: what
+    follows by logic (even if all others were at the other end) counts at once, and after the last one exactly one
+    of `above` and `below` is true. Either is wrong with probability `alpha` at most, over all looks together.
+    `decided_after` is the number of values that were needed; those given later change nothing but the last word.
+
+        test = MeanTest(limit=-0.01, alpha=0.05, low=-1, total=1221)
+        test.update(now - before for ...)
+        test.above          # the drop is within .01
+    """
+
+    def __init__(
+        self, limit: float, alpha: float, *, low: float = 0.0, high: float = 1.0, total: int | None = None
+    ) -> None:
+        if not 0 < alpha < 1 or not low < high or (total is not None and total < 1):
+            raise ValueError(f"no test has alpha {alpha!r}, values from {low!r} to {high!r}, and {total!r} in total")
+        self.seen = 0
+        self.above = False
+        self.below = False
+        self.decided_after: int | None = None
+        self._low, self._high, self._total = low, high, total
+        self._limit = (limit - low) / (high - low)
+        self._threshold = log(1 / alpha)
+        self._sum = 0.0
+        self._logs: dict[str, Floats | float] = {"above": 0.0, "below": 0.0}
+        if self._limit <= 0 or self._limit > 1:
+            # Logic alone: no mean lies outside [low, high].
+            self._decide(self._limit <= 0, 0)
+
+    def update(self, values: Iterable[float]) -> None:
+        """Take the next docs' values. Raises ValueError for one outside [low, high], and for more than `total`."""
+        import numpy as np
+
+        given = np.fromiter(values, dtype=np.float64)
+        if len(given) == 0:
+            return
+        scaled = (given - self._low) / (self._high - self._low)
+        if not ((scaled >= -_TOLERANCE) & (scaled <= 1 + _TOLERANCE)).all():
+            raise ValueError(f"values must lie in [{self._low:g}, {self._high:g}], got {given.min()} to {given.max()}")
+        if self._total is not None and self.seen + len(given) > self._total:
+            raise ValueError(f"the data set has {self._total} docs, got {self.seen + len(given)}")
+        scaled = np.clip(scaled, 0, 1)
+        if self.decided_after is None:
+            self._look(scaled)
+        self.seen += len(scaled)
+        self._sum += float(scaled.sum())
+        if self._total is not None:
+            self._correct(bool(self._reached(self._sum)), bool(self._reached(self._sum + self._total - self.seen)))
+
+    def _correct(self, certain: bool, possible: bool) -> None:
+        """Where it is certain that the limit is reached, or impossible, that stands, whatever was thought."""
+        if certain or not possible:
+            self.above, self.below = certain, not certain
+
+    def _look(self, values: Floats) -> None:
+        """Whatever comes first decides; the contrary may not follow."""
+        expected = self._expected(values)
+        above = min(self._forced("above", values), self._crossing("above", values - expected, expected))
+        below = min(self._forced("below", values), self._crossing("below", expected - values, 1 - expected))
+        first = min(above, below)
+        if first < len(values):
+            self._decide(above == first, self.seen + first + 1)
+
+    def _decide(self, above: bool, after: int) -> None:
+        self.above, self.below, self.decided_after = above, not above, after
+
+    def _forced(self, side: str, values: Floats) -> int:
+        """The index of the value after which none that follow can change the verdict, or their number."""
+        import numpy as np
+
+        if self._total is None:
+            return len(values)
+        sums = self._sum + np.cumsum(values)
+        left = self._total - self.seen - np.arange(1, len(values) + 1)
+        return _first(self._reached(sums) if side == "above" else ~self._reached(sums + left))
+
+    def _reached(self, sums: Floats | float) -> Flags:
+        """Whether sums over the data set reach the limit; on it, up to rounding, they do."""
+        import numpy as np
+
+        needed = self._limit * (self._total or 0)
+        return np.asarray(sums >= needed - _TOLERANCE * max(needed, 1.0))
+
+    def _expected(self, values: Floats) -> Floats:
+        """What each value would be on average if the mean were at the limit, given those before it; in [0, 1].
+
+        Beyond these ends logic has decided already.
+        """
+        import numpy as np
+
+        if self._total is None:
+            return np.full(len(values), self._limit).clip(0, 1)
+        before = self._sum + np.concatenate(([0.0], np.cumsum(values)[:-1]))
+        left = self._total - self.seen - np.arange(len(values))
+        return np.asarray(((self._total * self._limit - before) / left).clip(0, 1))
+
+    def _crossing(self, side: str, gains: Floats, most_lost: Floats) -> int:
+        """Bet on all values; the index of the one that makes the capital reach the threshold, or their number."""
+        import numpy as np
+
+        bets = np.array(STAKES)[:, None] / np.maximum(most_lost, 1e-12)
+        logs = np.cumsum(np.log1p(bets * gains), axis=1) + np.asarray(self._logs[side]).reshape(-1, 1)
+        self._logs[side] = logs[:, -1]
+        if logs.max() < self._threshold:
+            # The crowd is no richer than its richest member, who is cheaper to know.
+            return len(gains)
+        capital = np.logaddexp.reduce(logs, axis=0) - log(len(STAKES))
+        return _first(capital >= self._threshold)
+
+
+def _first(holds: Flags) -> int:
+    """The index of the first true one; their number if there is none."""
+    return int(holds.argmax()) if holds.any() else len(holds)
