@@ -73,6 +73,14 @@ def _columns(task: Task, scored: Sequence[DocResult]) -> Iterator[tuple[str, str
             yield spec.name, name, items
 
 
+def metric_of(task: Task, name: str) -> Metric:
+    """The metric under whose rules a number of a task is aggregated, by the name it is reported under.
+
+    Raises ValueError if several of the task's metrics may give that name and differ in their rules.
+    """
+    return _owner(name, {metric.name: metric for metric in metrics_of(task)}, task)
+
+
 def _owner(name: str, metrics: Mapping[str, Metric], task: Task) -> Metric:
     """The metric under whose rules a reported name is aggregated.
 

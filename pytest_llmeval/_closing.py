@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_llmeval._against import baseline_lines
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._options import value_of
 from pytest_llmeval._output import runs_of
@@ -28,11 +29,14 @@ def close(session: Session, reporter: pytest.TerminalReporter) -> None:
     reports = gather(session, session.selected_gates)
     comparison = compare(session)
     write_report(reporter, reports, session.config.get_verbosity(), comparison)
+    for line in baseline_lines(session):
+        reporter.write_line(line.text, red=line.is_error)
+        session.unsound |= line.is_error
     try:
         append_step_summary(reports, os.environ, comparison)
         _write_files(session, reporter)
     except SettingError as error:
-        session.unwritten = True
+        session.unsound = True
         reporter.write_line(f"ERROR: {error}", red=True)
     _call_hook(session, reports)
 

@@ -254,10 +254,12 @@ def usage_problem(session: Session, items: Iterable[pytest.Item]) -> str | None:
         return f"{idle.gate.place.origin}: {idle.gate.place.text!r}: selects nothing that was collected"
     if session.config.option.collectonly or session.looks_only:
         return None
-    if not any("llmeval_model_name" in getattr(item, "fixturenames", ()) for item in items):
-        return None
+    needed = list(items)
     try:
-        session.models.check()
+        if any("llmeval_model_name" in getattr(item, "fixturenames", ()) for item in needed):
+            session.models.check()
+        if any(isinstance(item.parent, TaskModule) for item in needed):
+            session.reference.check([choice.name for choice in session.models.choices])
     except SettingError as error:
         return str(error)
     return None

@@ -6,6 +6,7 @@
     |-- TemplateError            a template cannot be rendered from the doc it is given
     |-- ModelError               a model cannot be loaded, or cannot serve a request
     |-- SettingError             an option or ini value is wrong (a usage error, exit code 4)
+    |-- BaselineError            a baseline file cannot be used, or nothing in it can be compared
     `-- SandboxError             generated code cannot be run safely on this machine
 
 Users never see a traceback for these: items fail with the message, options end in a usage error.
@@ -65,6 +66,14 @@ class ModelError(LLMEvalError):
 
 class SettingError(LLMEvalError):
     """An option, ini value or environment variable has an unusable value."""
+
+
+class BaselineError(LLMEvalError):
+    """A baseline file is damaged, of another format, or not to be compared with; the message names it."""
+
+    def __init__(self, path: Path, message: str, *, line: int | None = None) -> None:
+        super().__init__(f"{path}{'' if line is None else f':{line}'}: {message}")
+        self.path = path
 
 
 class SandboxError(LLMEvalError):

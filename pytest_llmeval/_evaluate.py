@@ -22,6 +22,7 @@ from typing import TypeAlias
 from pytest_llmeval import _sandbox
 from pytest_llmeval._aggregate import summarize_group
 from pytest_llmeval._aggregate import summarize_task
+from pytest_llmeval._baselines import doc_key
 from pytest_llmeval._docs import DataSource
 from pytest_llmeval._docs import open_docs
 from pytest_llmeval._docs import select
@@ -44,6 +45,7 @@ from pytest_llmeval._registry import Registry
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Ledger
 from pytest_llmeval._results import Summary
+from pytest_llmeval._scores import pick_of
 from pytest_llmeval._scores import score_doc
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Group
@@ -180,7 +182,7 @@ class Evaluation:
             if progress:
                 progress(done, len(missing))
             if variant not in self.described:
-                self.described[variant] = _facts_of(lm)
+                self.described[variant] = _facts_of(lm, identify=self.settings.identify)
 
     def wave_size(self) -> int:
         """How many docs the next wave should hold, judged by how long the last ones took."""
@@ -269,12 +271,26 @@ def _score(
     grouped: dict[int, list[Any]] = {}
     for instance, response in zip(instances, responses, strict=True):
         grouped.setdefault(instance.index, []).append(response)
-    keep = opened.settings.keep_samples
-    result = score_doc(opened.task, doc.index, doc, list(grouped.values()), code_runner=code_runner, keep_sample=keep)
+    keep, answers = opened.settings.keep_samples, list(grouped.values())
+    result = score_doc(opened.task, doc.index, doc, answers, code_runner=code_runner, keep_sample=keep)
+    if opened.settings.keep_keys or opened.task.cluster is not None:
+        result = _with_key(result, opened.task, doc, instances, answers)
     if result.sample is None:
         return result
     arguments = [_arguments(opened, instance) for instance in instances if instance.repeat == 0]
     return replace(result, sample={**result.sample, "doc": plain_or_text(dict(doc.data)), "arguments": arguments})
+
+
+def _with_key(
+    result: DocResult, task: Task, doc: RenderedDoc, instances: Sequence[Instance], answers: Sequence[Sequence[Any]]
+) -> DocResult:
+    """The result with what a baseline needs to find the doc again and to tell how sure the model was."""
+    sent = [instance.texts for instance in instances if instance.repeat == 0]
+    try:
+        key = doc_key(task, doc.index, doc.data, sent)
+    except LLMEvalError as error:
+        return DocResult(doc.index, {}, error=str(error))
+    return replace(result, key=key, pick=pick_of(task, doc, answers) if result.error is None else None)
 
 
 def _ask(lm: LM, asked: Mapping[int, Sequence[Instance]]) -> dict[int, tuple[list[Any], str | None]]:
@@ -331,10 +347,11 @@ def _watched(lm: Any, progress: Progress | None, done: int, size: int, total: in
         lm.on_progress = None
 
 
-def _facts_of(lm: LM) -> dict[str, Any]:
+def _facts_of(lm: LM, *, identify: bool) -> dict[str, Any]:
     """What the model says of itself, as plain data; nothing if it has no `describe`."""
     describe: Callable[[], Mapping[str, Any]] = getattr(lm, "describe", dict)
-    return {name: plain_or_text(value) for name, value in describe().items()}
+    facts = {name: plain_or_text(value) for name, value in describe().items()}
+    return facts | {"fingerprint": plain_or_text(getattr(lm, "fingerprint", None))} if identify else facts
 
 
 def _chat_of(lm: LM) -> ChatTemplate:

@@ -14,6 +14,7 @@ from pytest_llmeval._closing import close
 from pytest_llmeval._instances import generation_kwargs
 from pytest_llmeval._options import value_of
 from pytest_llmeval._output import prepare_output
+from pytest_llmeval._reference import Reference
 from pytest_llmeval._run import OUTCOME
 from pytest_llmeval._run import RECORD
 from pytest_llmeval._run import hide_own_frames
@@ -44,13 +45,15 @@ def session_of(config: pytest.Config, settings: Settings, models: Models) -> Ses
     return config.stash[SESSION]
 
 
-def check_before_the_work(config: pytest.Config, settings: Settings) -> None:
-    """What would only show after hours: a folder that cannot be written, a generation setting of no use.
+def check_before_the_work(config: pytest.Config, settings: Settings, models: Models) -> None:
+    """What would only show after hours: a folder that cannot be written, a baseline or generation setting of no use.
 
     Raises SettingError.
     """
     if folder := value_of(config, "output"):
         prepare_output(config.invocation_params.dir / folder)
+    if config.getoption("llmeval_baseline") is not None:
+        Reference(config, settings).check([choice.name for choice in models.choices])
     generation_kwargs(Task("any", Path(), "generate_until", None, None), settings)
 
 
@@ -120,5 +123,5 @@ class Running:
         if self.on_worker:
             _xdist.publish_results(self.session)
         yield
-        if self.session.unwritten and session.exitstatus == pytest.ExitCode.OK:
+        if self.session.unsound and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

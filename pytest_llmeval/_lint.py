@@ -68,6 +68,9 @@ def lint(task: Task, columns: Sequence[str] | None = None) -> list[Finding]:
         # The examples may come from data of other columns.
         found += _check_field(field, None)
     found += _check_samples(task)
+    if task.cluster is not None and columns is not None and task.cluster not in columns:
+        listed = ", ".join(columns)
+        found.append(("metadata.cluster", f"the data has no column {task.cluster!r} (it has: {listed})", "error"))
     return [Finding(task.path, _line(task, key), key, message, severity) for key, message, severity in found]
 
 

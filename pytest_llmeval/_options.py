@@ -75,6 +75,8 @@ OPTIONS = (
     _text("gen-kwargs", "K=V,...", "override generation settings: temperature, max_gen_toks, until, ..."),
     _text("output", "DIR", "write results and samples in lm-evaluation-harness's file format"),
     _texts("fail-on", "GATE", "a further gate, e.g. 'mmlu.acc >= 0.25'; repeat for several"),
+    _text("baseline", "NAME-or-PATH", "compare with this baseline, doc by doc; NAME lies in .llmeval/baselines"),
+    _switch("update-baseline", "write the answers of this run into the baseline, instead of comparing"),
     Option(
         "wrong",
         "how a wrong answer is recorded: pass (own category, default), xfail or fail",
@@ -94,6 +96,7 @@ INI_ONLY: tuple[tuple[str, str, str, Any], ...] = (
     ("llmeval_gates", "gates for tasks that carry none, one a line: 'mmlu.acc >= 0.25'", "linelist", []),
     ("llmeval_missing_data", "what a task without its data does: fail or skip", "string", "fail"),
     ("llmeval_inconclusive", "what an inconclusive gate does: pass or fail", "string", "pass"),
+    ("llmeval_unpaired", "what docs do that only the run or only the baseline has: fail or ignore", "string", "fail"),
     ("llmeval_bootstrap_iters", "draws for bootstrapped standard errors", "string", "1000"),
 )
 
@@ -130,6 +133,9 @@ def read_settings(config: pytest.Config) -> Settings:
     limit = reader.limit()
     if sample is not None and limit is None:
         raise SettingError(f"{origin_of(config, 'sample')}: {sample!r} needs --llmeval-limit to say how many docs")
+    updating = bool(value_of(config, "update-baseline"))
+    if updating and reader.text("baseline") is None:
+        raise SettingError(f"{origin_of(config, 'update-baseline')}: say which one with --llmeval-baseline NAME")
     return Settings(
         data_dir=reader.folder("data", os.environ.get("LLMEVAL_DATA")),
         limit=limit,
@@ -145,6 +151,8 @@ def read_settings(config: pytest.Config) -> Settings:
         bootstrap_iters=reader.bootstrap_iters(),
         # A wrong answer that fails shows its prompt and answers.
         keep_samples=bool(value_of(config, "output")) or value_of(config, "wrong") == "fail",
+        keep_keys=reader.text("baseline") is not None,
+        identify=updating,
     )
 
 

@@ -10,12 +10,38 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 from typing import TypeAlias
 
 
 #: What a metric keeps of one doc until aggregation: a number, or a list such as [gold, pred] or [ll, words].
 Item: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True)
+class DocKey:
+    """By what a doc is found again in another run: a hash of its columns, and one of all that was sent for it.
+
+    `cluster` tells docs apart that share something (a passage), where the task names the column.
+    """
+
+    doc: str
+    prompt: str
+    cluster: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """What a model chose of a doc's options: its index, the right ones, and by how much (log-probability).
+
+    `index` is -1 where there is no choice (NaN); `margin`, to the second best, is infinite where only one option
+    is possible.
+    """
+
+    index: int
+    gold: tuple[int, ...]
+    margin: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +53,7 @@ class DocResult:
     came from the model (such a doc is never right and no gate passes over it); `truncated` counts requests
     whose context lost its left end; `cut_off` counts generations that ended by length. `sample` holds what
     `--llmeval-output` writes, only if asked for. `error` is set when the doc could not be evaluated; it then
-    has no scores.
+    has no scores. `key` and `pick` are there where settings ask for keys, `pick` for multiple choice only.
     """
 
     doc: int
@@ -38,6 +64,8 @@ class DocResult:
     cut_off: int = 0
     sample: Mapping[str, Any] | None = None
     error: str | None = None
+    key: DocKey | None = None
+    pick: Pick | None = None
 
     def to_list(self) -> list[Any]:
         scores = {name: dict(metrics) for name, metrics in self.scores.items()}
@@ -51,11 +79,19 @@ class DocResult:
             self.cut_off,
             sample,
             self.error,
+            self.key and [self.key.doc, self.key.prompt, self.key.cluster],
+            self.pick and [self.pick.index, list(self.pick.gold), self.pick.margin],
         ]
 
     @classmethod
     def from_list(cls, values: Sequence[Any]) -> DocResult:
-        return cls(*values)
+        *rest, key, pick = values
+        result = cls(*rest)
+        return replace(
+            result,
+            key=None if key is None else DocKey(*key),
+            pick=None if pick is None else Pick(pick[0], tuple(pick[1]), pick[2]),
+        )
 
 
 @dataclass(frozen=True, slots=True)

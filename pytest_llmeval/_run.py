@@ -91,8 +91,10 @@ def _properties(result: DocResult) -> Iterator[tuple[str, object]]:
 def run_gate(session: Session, item: pytest.Item, owner: Task | Group, gate: Gate, lm: LM) -> None:
     variant = variant_of(item)
     session.name_model(variant, lm)
-    if not _complete(session, item, owner, lm):
+    if not _complete(session, item, owner, lm, gate):
         return
+    for other in session.relatives(owner, variant, gate):
+        session.score_scope(other, variant, lm, skip=nothing)
     verdict = session.verdict(owner, variant, gate)
     session.verdicts[variant, item.nodeid] = verdict
     item.user_properties.extend(verdict.numbers.items())
@@ -111,11 +113,11 @@ def run_score(session: Session, item: pytest.Item, owner: Group, lm: LM) -> None
         pytest.fail(f"{owner.name}: {missing}", pytrace=False)
 
 
-def _complete(session: Session, item: pytest.Item, owner: Task | Group, lm: LM) -> bool:
+def _complete(session: Session, item: pytest.Item, owner: Task | Group, lm: LM, gate: Gate | None = None) -> bool:
     """Have what is missing in a scope answered; False on a worker, where the controller judges."""
     worker = is_worker(item.config)
     session.score_scope(owner, variant_of(item), lm, skip=_left_to_others(session, item) if worker else nothing)
-    if not worker and (reason := session.excuse(owner)):
+    if not worker and (reason := session.excuse(owner, gate)):
         pytest.skip(reason)
     return not worker
 

@@ -31,10 +31,12 @@ from pytest_llmeval._metrics import Metric
 from pytest_llmeval._metrics import choice_scores
 from pytest_llmeval._metrics import generation_score
 from pytest_llmeval._metrics import metrics_of
+from pytest_llmeval._metrics import pick
 from pytest_llmeval._metrics import target_scores
 from pytest_llmeval._plain import plain
 from pytest_llmeval._plain import plain_or_text
 from pytest_llmeval._results import DocResult
+from pytest_llmeval._results import Pick
 from pytest_llmeval._task import DocFunction
 from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
@@ -85,6 +87,19 @@ def score_doc(
         cut_off=_count(responses, lambda response: getattr(response, "finish_reason", None) == "length"),
         sample=_sample(doc, given, filtered) if keep_sample else None,
     )
+
+
+def pick_of(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -> Pick | None:
+    """Which choice the model found likeliest, and by how much; None where a task has no choices to pick from."""
+    choices = doc.choices or ()
+    if task.output_type != "multiple_choice" or not choices:
+        return None
+    lls = [float(repeats[0][0]) for repeats in responses[: len(choices)]]
+    index = pick(lls)
+    margin = 0.0
+    if index >= 0:
+        margin = lls[index] - max((ll for place, ll in enumerate(lls) if place != index), default=-math.inf)
+    return Pick(index, doc.gold, margin)
 
 
 @dataclass(frozen=True, slots=True)

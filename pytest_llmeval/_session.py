@@ -26,13 +26,18 @@ from pytest_llmeval._items import variant_of
 from pytest_llmeval._options import origin_of
 from pytest_llmeval._options import value_of
 from pytest_llmeval._progress import ProgressLine
+from pytest_llmeval._reference import Reference
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._results import Summary
 from pytest_llmeval._serve import Models
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
+from pytest_llmeval._verdicts import Evidence
+from pytest_llmeval._verdicts import Member
+from pytest_llmeval._verdicts import Part
 from pytest_llmeval._verdicts import Verdict
+from pytest_llmeval._verdicts import in_family
 from pytest_llmeval._verdicts import judge
 
 
@@ -60,9 +65,12 @@ class Session:
         self.inconclusive: str = _one_of(config, "llmeval_inconclusive", ("pass", "fail"))
         #: Why the session cannot run as asked: told when all is collected, which is when pytest takes usage errors.
         self.problem: str | None = None
+        self.unpaired: str = _one_of(config, "llmeval_unpaired", ("fail", "ignore"))
         self.rules: list[Rule] = []
+        #: What runs are compared with.
+        self.reference = Reference(config, settings)
         try:
-            self.rules = _read_rules(config)
+            self.rules = _read_rules(config, self.reference)
         except SettingError as error:
             self.problem = str(error)
         self.looks_only: bool = bool(value_of(config, "list") or value_of(config, "show"))
@@ -79,6 +87,8 @@ class Session:
         self.with_docs: set[str] = set()
         #: variant -> how reports call the model.
         self.model_names: dict[str, str] = {}
+        #: (variant, family) -> task or group name -> the gate of that family there, of those that were to run.
+        self.families: dict[tuple[str, str], dict[str, tuple[Task | Group, Gate]]] = {}
         #: Verdicts in the order in which they were given: (variant, node id) -> verdict.
         self.verdicts: dict[tuple[str, str], Verdict] = {}
         #: Task or group name -> value, of everything that was collected here or in a worker.
@@ -86,8 +96,9 @@ class Session:
         #: (variant, node id) of the gates that were to run, here or in a worker.
         self.selected_gates: list[tuple[str, str]] = []
         self.started = datetime.now()
-        #: Whether a result file could not be written: the run then fails.
-        self.unwritten = False
+        #: Whether something at the end went wrong that no item tells: the run then fails.
+        self.unsound = False
+        self._alone: dict[tuple[str, str, str], tuple[int, Verdict]] = {}
         self._matched: set[Rule] = set()
 
     def gates_of(self, owner: Task | Group) -> tuple[Gate, ...]:
@@ -115,8 +126,12 @@ class Session:
             reasons[_NAMED:] = [f"and {len(reasons) - _NAMED} more tasks like that"]
         return "; ".join(reasons) or self.evaluation.missing(variant, leaves)
 
-    def excuse(self, owner: Task | Group) -> str | None:
-        """Why gates of this scope are skipped: docs cannot be had, and the configuration skips what lacks data."""
+    def excuse(self, owner: Task | Group, gate: Gate | None) -> str | None:
+        """Why a gate, or the score of a group, is skipped: there is nothing to compare with as the baseline is being
+        written, or docs cannot be had and the configuration skips what lacks data.
+        """
+        if gate is not None and gate.compares and self.reference.updating:
+            return f"baseline {self.reference.name!r} is being written, there is nothing to compare with"
         if self.missing_data != "skip":
             return None
         return next((self.lacking[task.name] for task in self.leaves(owner) if task.name in self.lacking), None)
@@ -132,15 +147,29 @@ class Session:
     def select(self, items: Iterable[pytest.Item]) -> None:
         """Note which docs will run: called when nothing will be deselected any more."""
         self.selected.clear()
+        self.families.clear()
         self.selected_gates = []
         for item in items:
-            if gate_of(item):
+            if gate_item := gate_of(item):
                 self.selected_gates.append((variant_of(item), item.nodeid))
+                self.join_family(variant_of(item), gate_item.owner, gate_item.gate)
             if found := doc_of(item):
                 order = self.selected.setdefault((variant_of(item), found.opened.task.name), {})
                 order[found.index] = len(order)
         if len({variant for variant, _ in (*self.selected, *self.selected_gates)}) > 1:
             self.evaluation.expect_several_models()
+
+    def join_family(self, variant: str, owner: Task | Group, gate: Gate) -> None:
+        """Count a gate that was to run among those of its rule."""
+        if gate.family:
+            self.families.setdefault((variant, gate.family), {})[owner.name] = (owner, gate)
+
+    def relatives(self, owner: Task | Group, variant: str, gate: Gate) -> Iterator[Task | Group]:
+        """The other tasks and groups whose results decide whether this gate, which fails alone, fails."""
+        if self.verdict_alone(owner, variant, gate).against is not None:
+            for other, _ in self.families.get((variant, gate.family), {}).values():
+                if other.name != owner.name:
+                    yield other
 
     def left_out(self, group: Group, variant: str) -> str | None:
         """Why a group's numbers are not asked for: some of its tasks were deselected, and others were not.
@@ -187,8 +216,46 @@ class Session:
         self.evaluation.score(lm, variant, task, docs, self.progress.of(task.name))
 
     def verdict(self, owner: Task | Group, variant: str, gate: Gate) -> Verdict:
-        summary = self.summary(owner, variant)
-        return judge(gate, summary, missing=self.missing(owner, variant))
+        """What becomes of a gate, the others of its rule considered."""
+        own = self.verdict_alone(owner, variant, gate)
+        family = self.families.get((variant, gate.family), {})
+        if own.against is None or gate.confidence is None or owner.name not in family:
+            return own
+        members = [
+            Member(name, self.verdict_alone(other, variant, its), frozenset(task.name for task in self.leaves(other)))
+            for name, (other, its) in family.items()
+        ]
+        return in_family(owner.name, members, gate.confidence)
+
+    def verdict_alone(self, owner: Task | Group, variant: str, gate: Gate) -> Verdict:
+        """What becomes of a gate taken by itself; worked out again when there are more results."""
+        known = sum(len(self.evaluation.ledger.of(variant, task.name)) for task in self.leaves(owner))
+        cached = self._alone.get((variant, owner.name, gate.id))
+        if cached is None or cached[0] != known:
+            summary, missing = self.summary(owner, variant), self.missing(owner, variant)
+            looks_further = gate.compares or gate.confidence is not None
+            evidence = self.evidence(owner, variant) if looks_further and not missing else None
+            verdict = judge(gate, summary, missing=missing, evidence=evidence)
+            self._alone[variant, owner.name, gate.id] = cached = (known, verdict)
+        return cached[1]
+
+    def evidence(self, owner: Task | Group, variant: str) -> Evidence:
+        """The docs behind the numbers of a task or group, beside the baseline."""
+        parts = [self.part(task, variant) for task in self.leaves(owner)]
+        whole = all(len(part.results) == part.n_total for part in parts)
+        return Evidence(
+            owner=owner,
+            parts=parts,
+            drawn="all" if whole else "first" if self.settings.sample_seed is None else "random",
+            baseline=self.reference.name,
+            ignore_unpaired=self.unpaired == "ignore",
+        )
+
+    def part(self, task: Task, variant: str) -> Part:
+        known = self.evaluation.ledger.of(variant, task.name)
+        results = [known[index] for index in sorted(known)]
+        total = self.evaluation.sizes.get(task.name, (0, len(results)))[1]
+        return Part(task, results, total, self.reference.comparison(variant, task, results))
 
     def asked_result(self, name: str, variant: str, lm: LM) -> Summary:
         """The same for a test of the user's, which a name or data of no use fails with the message alone."""
@@ -247,10 +314,14 @@ def _one_of(config: pytest.Config, name: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def _read_rules(config: pytest.Config) -> list[Rule]:
+def _read_rules(config: pytest.Config, reference: Reference) -> list[Rule]:
     lines = [("ini llmeval_gates", line) for line in config.getini("llmeval_gates")]
     lines += [(origin_of(config, "fail-on"), line) for line in value_of(config, "fail-on") or ()]
-    return [parse_rule(line, origin=origin) for origin, line in lines]
+    rules = [parse_rule(line, origin=origin) for origin, line in lines]
+    for place in [rule.gate.place for rule in rules if rule.gate.compares and not reference.name]:
+        if place.origin.startswith("--"):
+            raise place.error("there is no baseline to compare with: name one with --llmeval-baseline")
+    return rules
 
 
 def _search_folders(config: pytest.Config) -> list[Path]:

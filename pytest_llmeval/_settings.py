@@ -20,7 +20,8 @@ class Settings:
 
     `limit`: a count (int), or a share of each task's docs (float below 1). `sample_seed`: with a limit,
     draw that many docs at random by this seed instead of the first ones. `num_fewshot` None: the task's own.
-    `gen_kwargs` override a task's `generation_kwargs` key by key.
+    `gen_kwargs` override a task's `generation_kwargs` key by key. `keep_keys`: results carry their doc's key and
+    pick, for a baseline; `identify`: models are asked for their fingerprint, which may read all their weights.
     """
 
     data_dir: Path | None = None
@@ -36,3 +37,5 @@ class Settings:
     strict: bool = False
     bootstrap_iters: int = 1000
     keep_samples: bool = False
+    keep_keys: bool = False
+    identify: bool = False

@@ -177,6 +177,12 @@ class Task:
         return self.test_split or self.validation_split
 
     @property
+    def cluster(self) -> str | None:
+        """The column that docs of one cluster share (``metadata: {cluster: passage}``); None if docs stand alone."""
+        column: str | None = self.metadata.get("cluster")
+        return column
+
+    @property
     def display_name(self) -> str:
         return self.alias or self.name
 

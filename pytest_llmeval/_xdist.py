@@ -139,6 +139,10 @@ class Controller:
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         result = yield
         self._restore_tasks()
+        for _, _, owner, gate_id, variant, _ in self.gates.values():
+            if gate_id is not None:
+                value = self.session.collected[owner]
+                self.session.join_family(variant, value, _gate(self.session, value, gate_id))
         for nodeid, location, owner, gate_id, variant, skip in self.gates.values():
             judged = ("skipped", skip, {}) if skip else self._judge(nodeid, owner, gate_id, variant)
             self._report(nodeid, tuple(location), *judged)
@@ -160,12 +164,13 @@ class Controller:
     ) -> tuple[str, str | None, Mapping[str, Any]]:
         """(outcome for the report, failure text, numbers)."""
         value = self.session.collected[owner]
-        if reason := self.session.excuse(value):
+        gate = None if gate_id is None else _gate(self.session, value, gate_id)
+        if reason := self.session.excuse(value, gate):
             return "skipped", reason, {}
-        if gate_id is None:
+        if gate is None:
             missing = self.session.missing(value, variant)
             return ("failed" if missing else "passed"), missing and f"{owner}: {missing}", {}
-        verdict = self.session.verdict(value, variant, _gate(self.session, value, gate_id))
+        verdict = self.session.verdict(value, variant, gate)
         self.session.verdicts[variant, nodeid] = verdict
         failed = self.session.failed(verdict)
         return ("failed" if failed else verdict.outcome), verdict.sentence if failed else None, verdict.numbers

@@ -50,10 +50,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[MODELS] = Models(config, read_models(config))
         if config.getoption("llmeval_model") or config.getoption("llmeval_bisect"):
             config.stash[MODELS].check()
-        if value_of(config, "output") or value_of(config, "gen-kwargs"):
+        if value_of(config, "output") or value_of(config, "gen-kwargs") or config.getoption("llmeval_baseline"):
             from pytest_llmeval import _hooks
 
-            _hooks.check_before_the_work(config, config.stash[SETTINGS])
+            _hooks.check_before_the_work(config, config.stash[SETTINGS], config.stash[MODELS])
         if value_of(config, "bisect"):
             from pytest_llmeval import _bisect
 

@@ -2,15 +2,27 @@
 
     acc >= 0.35                             floor
     perplexity <= 20                        ceiling
+    acc >= 0.35 @ 0.95                      decided at that confidence: passed, failed or inconclusive
+    acc >= 0.35 @ 0.95 dataset              the same, asking only what the whole data set would show
+    acc >= baseline - 0.02                  at most so much lower than in the baseline
+    acc >= baseline - 5% @ 0.95             by a share of the baseline's value, and with confidence
+    acc > baseline                          an improvement
+    perplexity <= baseline + 5%             at most so much higher
+    acc stays right                         no doc that was right in the baseline is wrong now
+    acc stays right on 3, 17                these docs are right
     exact_match,strict-match >= 0.1         of one filter
     acc >= 0.35 as floor                    its item is called gate[floor]
     {metric: acc, min: 0.35, max: 0.99}     the same as a mapping, here with two bounds
+    {metric: acc, max_drop: 0.01, confidence: 0.95, scope: dataset}
+    {metric: perplexity, max_rise: "5%"}    what is lost of a metric that should be low is a rise
+    {metric: acc, min_gain: 0.01}           better by that much, whichever way is better
+    {metric: acc, must_stay_right: all}     or [3, 17]
     mmlu.acc >= 0.25                        a rule (ini, option): the gate of a task or group
     tag:stem.acc >= 0.3                     a rule for every task with that tag
-    mmlu_*.acc >= 0.2                       a rule for every name that matches
+    mmlu_*.acc >= baseline - 0.02 @ 0.95    a rule for every name that matches: these gates are a family
 
-A gate compares the observed value with its bounds; judging is done in `_verdicts`. Every error names the place
-(file and line, or setting), the entry as written, and the mend.
+Judging is done in `_verdicts`. Every error names the place (file and line, or setting), the entry as written, and
+the mend.
 """
 
 from __future__ import annotations
@@ -20,9 +32,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_llmeval._gates.checking import check_gate
+from pytest_llmeval._gates.checking import directed
 from pytest_llmeval._gates.checking import filter_names
 from pytest_llmeval._gates.checking import gate_ids
 from pytest_llmeval._gates.gate import Bound
+from pytest_llmeval._gates.gate import Change
 from pytest_llmeval._gates.gate import Gate
 from pytest_llmeval._gates.gate import Place
 from pytest_llmeval._gates.gate import Rule
@@ -32,7 +46,18 @@ from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 
 
-__all__ = ["Bound", "Gate", "Place", "Rule", "check_gate", "gate_ids", "gates_for", "parse_gate", "parse_rule"]
+__all__ = [
+    "Bound",
+    "Change",
+    "Gate",
+    "Place",
+    "Rule",
+    "check_gate",
+    "gate_ids",
+    "gates_for",
+    "parse_gate",
+    "parse_rule",
+]
 
 
 def gates_for(owner: Task | Group, rules: Iterable[Rule] = (), leaves: Sequence[Task] = ()) -> tuple[Gate, ...]:
@@ -42,8 +67,9 @@ def gates_for(owner: Task | Group, rules: Iterable[Rule] = (), leaves: Sequence[
     meant for this task or group, and where two gates would have one id.
     """
     written = [parse_gate(entry, path=owner.path, line=line) for entry, line in owner.gates]
-    gates = [*written, *(rule.gate for rule in rules if rule.selects(owner))]
+    gates = [*written, *(rule.as_gate() for rule in rules if rule.selects(owner))]
     for gate in gates:
         check_gate(gate, owner, leaves)
+    gates = [directed(gate, owner, leaves) for gate in gates]
     ids = gate_ids(gates, filter_names(owner, leaves))
     return tuple(replace(gate, id=gate_id) for gate, gate_id in zip(gates, ids, strict=True))

@@ -6,10 +6,12 @@ import difflib
 from collections import Counter
 from collections.abc import Iterator
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._gates.gate import Gate
 from pytest_llmeval._metrics import Metric
+from pytest_llmeval._metrics import doc_mean
 from pytest_llmeval._metrics import metrics_of
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
@@ -36,10 +38,25 @@ def check_gate(gate: Gate, owner: Task | Group, leaves: Sequence[Task] = ()) -> 
         raise gate.place.error(f"{what} has the filters {', '.join(filters)}; name the one meant, e.g. {example!r}")
     if _is_proportion(gate.metric, owner, leaves):
         _check_proportion(gate)
+    if gate.change is not None:
+        _check_direction(gate, owner, leaves)
+    if gate.confidence is not None:
+        _check_confidence(gate, owner, leaves)
+    if gate.stays_right is not None:
+        _check_right_or_wrong(gate, owner, leaves)
+
+
+def directed(gate: Gate, owner: Task | Group, leaves: Sequence[Task] = ()) -> Gate:
+    """The gate with `min_gain` turned into what it means for its metric: below the baseline where less is better."""
+    change = gate.change
+    if change is None or change.word != "min_gain" or higher_is_better(gate.metric, owner, leaves) is not False:
+        return gate
+    return replace(gate, change=replace(change, operator="<=", offset=-change.offset))
 
 
 def gate_ids(gates: Sequence[Gate], filters: Sequence[str]) -> tuple[str, ...]:
-    """The ids of a module's gates: own name, else metric, with ``,filter`` where there are several filters.
+    """The ids of a module's gates: own name, else metric, with ``,filter`` where there are several filters, and with
+    ``.drop`` against a baseline.
 
     Raises TaskFileError (SettingError for a rule) if two are equal.
     """
@@ -74,6 +91,18 @@ def names_are_open(task: Task) -> bool:
     return task.process_results is not None or any(m.expands and m.code is None for m in _metrics(task))
 
 
+def higher_is_better(name: str, owner: Task | Group, leaves: Sequence[Task]) -> bool | None:
+    """Which way a metric is better; None if that is not known, or not the same in all tasks."""
+    found = {metric.higher_is_better for _, metric in _meant(name, owner, leaves)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _meant(name: str, owner: Task | Group, leaves: Sequence[Task]) -> list[tuple[Task, Metric]]:
+    """The metrics of that name, each with its task."""
+    tasks = (owner,) if isinstance(owner, Task) else leaves
+    return [(task, metric) for task in tasks for metric in _metrics(task) if name in _names(metric)]
+
+
 def _group_filters(group: Group, leaves: Sequence[Task], metric: str | None) -> Iterator[str]:
     for entry in group.metrics:
         if metric not in (None, entry.metric):
@@ -101,13 +130,11 @@ def _is_proportion(name: str, owner: Task | Group, leaves: Sequence[Task]) -> bo
     """Whether the value lies between 0 and 1 because this package, and no function of the user, computes it."""
     if isinstance(owner, Group) and any(m.aggregation is not None for m in owner.metrics if m.metric == name):
         return False
-    tasks = (owner,) if isinstance(owner, Task) else leaves
-    own_way = {(task.name, spec.name) for task in tasks for spec in task.metrics if callable(spec.aggregation)}
-    found = [(task, metric) for task in tasks for metric in _metrics(task) if name in _names(metric)]
+    found = _meant(name, owner, leaves)
     return bool(found) and all(
-        (task.name, metric.name) not in own_way
+        not metric.owned
         and (metric.kind == "right" or metric.code is not None or (metric.name == "f1" and metric.kind != "any"))
-        for task, metric in found
+        for _, metric in found
     )
 
 
@@ -116,9 +143,61 @@ def _check_proportion(gate: Gate) -> None:
         if not 0 <= bound.value <= 1:
             mend = f"; did you mean {bound.value / 100:g}?" if 1 < bound.value <= 100 else ""
             raise gate.place.error(f"{gate.metric} lies between 0 and 1, and the bound is {bound.value:g}{mend}")
+    size = abs(gate.change.offset) if gate.change else 0
+    if size >= 1:
+        shown = f"{float(size * 100):g}%" if gate.change and gate.change.relative else f"{float(size):g}"
+        mend = f"; did you mean {float(size) / 100:g}?" if 1 <= size <= 100 else ""
+        raise gate.place.error(f"{gate.metric} lies between 0 and 1: a difference of {shown} decides nothing{mend}")
+
+
+def _check_direction(gate: Gate, owner: Task | Group, leaves: Sequence[Task]) -> None:
+    """A comparison must hold losses, so it points the way in which the metric is better."""
+    change, higher = gate.change, higher_is_better(gate.metric, owner, leaves)
+    if change is None or change.word == "min_gain":
+        if higher is None:
+            raise gate.place.error(
+                f"which way {gate.metric} is better is not known: set higher_is_better, or write "
+                f"'{gate.metric} >= baseline + ...' or '<= baseline - ...'"
+            )
+        return
+    if higher is not None and higher is not change.operator.startswith(">"):
+        better, mend = ("higher", "max_drop or >= baseline") if higher else ("lower", "max_rise or <= baseline")
+        written = change.word or f"{change.operator} baseline"
+        raise gate.place.error(f"{gate.metric} is better when {better}, so {written} holds no loss: write {mend}")
+
+
+def _check_confidence(gate: Gate, owner: Task | Group, leaves: Sequence[Task]) -> None:
+    """Bounds exist for means over docs, and for means of such means."""
+    if isinstance(owner, Task):
+        known = [name for name in metric_names(owner) if _is_mean(name, owner, leaves)]
+    else:
+        known = [one.metric for one in owner.metrics if one.aggregation is None and _is_mean(one.metric, owner, leaves)]
+    named = gate.metric in metric_names(owner)
+    if gate.metric in known or not named:
+        return
+    why = "no mean over docs" if isinstance(owner, Task) else "no mean over the docs of its tasks"
+    taking = ", ".join(dict.fromkeys(known)) or "none here"
+    raise gate.place.error(
+        f"{gate.metric} is {why}, so there are no bounds at a confidence (metrics that have them: {taking}); leave "
+        "the confidence away to look at the observed value"
+    )
+
+
+def _is_mean(name: str, owner: Task | Group, leaves: Sequence[Task]) -> bool:
+    """Whether the value is a mean over docs; of one task also the exponential of a mean, as perplexity is."""
+    means = [doc_mean(metric) for _, metric in _meant(name, owner, leaves)]
+    return all(mean is not None and (isinstance(owner, Task) or not mean.log) for mean in means)
+
+
+def _check_right_or_wrong(gate: Gate, owner: Task | Group, leaves: Sequence[Task]) -> None:
+    numbers = [metric for _, metric in _meant(gate.metric, owner, leaves) if metric.kind not in ("right", "any")]
+    if numbers:
+        raise gate.place.error(f"{gate.metric} does not say of a doc that it is right or wrong")
+    if isinstance(owner, Group) and gate.stays_right != "all":
+        raise gate.place.error("doc numbers are those of one task: write the gate in its file, or say all")
 
 
 def _id(gate: Gate, *, several_filters: bool) -> str:
     if gate.name is not None:
         return gate.name
-    return gate.key if several_filters else gate.metric
+    return (gate.key if several_filters else gate.metric) + (".drop" if gate.compares else "")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import replace
 from fnmatch import fnmatchcase
+from fractions import Fraction
 from pathlib import Path
-from typing import Any
 from typing import Literal
 from typing import TypeAlias
 
@@ -18,6 +18,12 @@ from pytest_llmeval._task import Task
 
 
 Operator: TypeAlias = Literal[">=", ">", "<=", "<"]
+
+#: What a confidence is about: questions like these, or what the full run of this data set would show.
+Scope: TypeAlias = Literal["population", "dataset"]
+
+#: The key under which a comparison was written; "" where it was spelled out, ``acc >= baseline - 0.02``.
+Word: TypeAlias = Literal["", "max_drop", "max_rise", "min_gain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +51,31 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
-    """A condition on one aggregated metric; every bound must hold.
+class Change:
+    """A comparison: the value must stand in `operator` to the baseline's value plus `offset`.
 
-    `filter` None means the only filter that the metric has. `name` is the gate's own, `id` what stands between
-    the brackets of its item, set by `gates_for`.
+    `offset` is exactly the decimal that was written, below 0 for a loss that is allowed of a metric that should be
+    high. `relative`: a share of the baseline's value instead, 1/20 for ``5%``.
+    """
+
+    operator: Operator
+    offset: Fraction
+    relative: bool = False
+    word: Word = ""
+
+    def __str__(self) -> str:
+        size = abs(self.offset)
+        shown = f"{float(size * 100):.12g}%" if self.relative else f"{float(size):.12g}"
+        return f"{self.operator} baseline" + (f" {'-' if self.offset < 0 else '+'} {shown}" if size else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A condition on one aggregated metric: bounds, all of which must hold, or a comparison with the baseline.
+
+    `filter` None means the only filter that the metric has. `stays_right`: docs, by number or all of them, that must
+    not become wrong. `confidence` None: the observed value decides. `name` is the gate's own, `id` what stands
+    between the brackets of its item and `family` what gates of one rule have in common, both set by `gates_for`.
     """
 
     metric: str
@@ -58,21 +84,21 @@ class Gate:
     name: str | None = None
     id: str = ""
     place: Place = Place("")
+    change: Change | None = None
+    stays_right: tuple[int, ...] | Literal["all"] | None = None
+    confidence: float | None = None
+    scope: Scope = "population"
+    family: str = ""
+
+    @property
+    def compares(self) -> bool:
+        """Whether it needs a baseline."""
+        return self.change is not None or self.stays_right is not None
 
     @property
     def key(self) -> str:
         """The metric as written: ``acc``, or ``exact_match,strict-match``."""
         return self.metric if self.filter is None else f"{self.metric},{self.filter}"
-
-    def to_list(self) -> list[Any]:
-        """The gate as plain data, for another process. The place is not carried."""
-        bounds = [[bound.operator, bound.value] for bound in self.bounds]
-        return [self.metric, bounds, self.filter, self.name, self.id]
-
-    @classmethod
-    def from_list(cls, values: Sequence[Any]) -> Gate:
-        metric, bounds, *rest = values
-        return cls(metric, tuple(Bound(operator, value) for operator, value in bounds), *rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +107,11 @@ class Rule:
 
     selector: str
     gate: Gate
+
+    def as_gate(self) -> Gate:
+        """The gate as it is handed out: with a confidence, all of them are one family."""
+        family = "" if self.gate.confidence is None else f"{self.gate.place.origin}: {self.gate.place.text}"
+        return replace(self.gate, family=family)
 
     def selects(self, owner: Task | Group) -> bool:
         kind, colon, tag = self.selector.partition(":")

@@ -6,16 +6,21 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from typing import Literal
 from typing import TypeAlias
 from typing import get_args
 
 from pytest_llmeval._gates.gate import Bound
+from pytest_llmeval._gates.gate import Change
 from pytest_llmeval._gates.gate import Gate
 from pytest_llmeval._gates.gate import Operator
 from pytest_llmeval._gates.gate import Place
 from pytest_llmeval._gates.gate import Rule
+from pytest_llmeval._gates.gate import Scope
+from pytest_llmeval._gates.gate import Word
 
 
 #: A gate as it stands in a YAML file.
@@ -23,21 +28,26 @@ GateEntry: TypeAlias = str | Mapping[str, Any]
 
 _OPERATORS: Mapping[str, Operator] = {operator: operator for operator in get_args(Operator)}
 
-_KEYS = ("metric", "filter", "min", "max", "name")
+_SCOPES: tuple[Scope, ...] = get_args(Scope)
+
 _BOUND_KEYS: tuple[tuple[str, Operator], ...] = (("min", ">="), ("max", "<="))
 
-#: What is written like a gate but is none yet: the key or sign, and what it asks for.
-_NOT_YET_KEYS = {
-    "max_drop": "a comparison with a baseline",
-    "baseline": "a comparison with a baseline",
-    "confidence": "a confidence",
-    "scope": "a scope",
+#: Key of a tolerance -> on which side of the baseline the value may lie, and which way the tolerance counts.
+_CHANGE_KEYS: Mapping[Word, tuple[Operator, int]] = {
+    "max_drop": (">=", -1),
+    "max_rise": ("<=", 1),
+    "min_gain": (">=", 1),
 }
-_NOT_YET_SIGNS = ((re.compile(r"\bbaseline\b"), "a comparison with a baseline"), (re.compile("@"), "a confidence"))
+
+_KEYS = ("metric", "filter", "min", "max", *_CHANGE_KEYS, "must_stay_right", "confidence", "scope", "name")
 
 _COMPARISON = re.compile(
     r"(?P<key>[^<>=!]+?)\s*(?P<operator>[<>=!]+)\s*(?P<bound>[^<>=!\s].*?)(?:\s+as\s+(?P<name>.+))?"
 )
+#: A bound, its confidence, and what that is about: ``baseline - 0.02 @ 0.95 dataset``.
+_LIMIT = re.compile(r"(?P<limit>[^@]*?)\s*(?:@\s*(?P<confidence>[^\s@]+)(?:\s+(?P<scope>\w+))?)?")
+_BASELINE = re.compile(r"baseline(?:\s*(?P<sign>[+-])\s*(?P<offset>.+))?")
+_STAYS_RIGHT = re.compile(r"(?P<key>.+?)\s+stays\s+right(?:\s+on\s+(?P<docs>\d[\d\s,]*))?(?:\s+as\s+(?P<name>.+))?")
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _NAME = re.compile(r"[^\s\[\]](?:[^\[\]\n\r]*[^\s\[\]])?")
 
@@ -70,40 +80,120 @@ def _parse(entry: object, place: Place) -> Gate:
 
 
 def _parse_text(text: str, place: Place) -> Gate:
+    if match := _STAYS_RIGHT.fullmatch(text):
+        metric, filter_name = _split_key(match["key"], place)
+        docs = "all" if match["docs"] is None else [int(doc) for doc in re.findall(r"\d+", match["docs"])]
+        name = _name(match["name"], place)
+        return Gate(metric, (), filter_name, name, place=place, stays_right=_stays_right(docs, place))
     match = _COMPARISON.fullmatch(text)
     if match is None:
         raise place.error("is no comparison; expected METRIC >= NUMBER, e.g. 'acc >= 0.35' or 'perplexity <= 20'")
-    for sign, what in _NOT_YET_SIGNS:
-        if sign.search(match["bound"]):
-            raise place.error(_not_yet(what))
     operator = _OPERATORS.get(match["operator"])
     if operator is None:
         raise place.error(f"{match['operator']!r} is no comparison of gates; use one of {', '.join(_OPERATORS)}")
     metric, filter_name = _split_key(match["key"], place)
-    bound = Bound(operator, _number(match["bound"], place))
-    return Gate(metric, (bound,), filter_name, _name(match["name"], place), place=place)
+    gate = Gate(metric, (), filter_name, _name(match["name"], place), place=place)
+    return _with_limit(gate, operator, match["bound"])
+
+
+def _with_limit(gate: Gate, operator: Operator, text: str) -> Gate:
+    """The gate with what stands behind its operator."""
+    place, match = gate.place, _LIMIT.fullmatch(text)
+    if match is None:
+        raise place.error(f"expected NUMBER or baseline - NUMBER, then perhaps @ CONFIDENCE, got {text!r}")
+    confidence = None if match["confidence"] is None else _confidence(match["confidence"], place)
+    gate = replace(gate, confidence=confidence, scope=_scope(match["scope"] or "population", place))
+    against = _BASELINE.fullmatch(match["limit"])
+    if against is None:
+        return replace(gate, bounds=(Bound(operator, _number(match["limit"], place)),))
+    size, relative = _tolerance(against["offset"] or "0", "the distance from the baseline", place)
+    return replace(gate, change=Change(operator, -size if against["sign"] == "-" else size, relative))
 
 
 def _parse_mapping(entry: Mapping[Any, Any], place: Place) -> Gate:
     for key in entry:
-        if key in _NOT_YET_KEYS:
-            raise place.error(_not_yet(_NOT_YET_KEYS[key]))
         if key not in _KEYS:
             raise place.error(f"unknown key {key!r}; expected {{metric: acc, min: 0.35}}, keys: {', '.join(_KEYS)}")
     if not isinstance(entry.get("metric"), str):
         raise place.error("needs the name of a metric, e.g. {metric: acc, min: 0.35}")
     metric, filter_name = _split_key(entry["metric"], place)
+    filter_name = _filter(entry.get("filter"), filter_name, place)
+    gate = Gate(metric, _bounds(entry, place), filter_name, _name(entry.get("name"), place), place=place)
+    gate = replace(gate, change=_change(entry, place))
+    if "must_stay_right" in entry:
+        gate = replace(gate, stays_right=_stays_right(entry["must_stay_right"], place))
+    conditions = sum([bool(gate.bounds), gate.change is not None, gate.stays_right is not None])
+    if conditions == 0:
+        others = ", ".join((*_CHANGE_KEYS, "must_stay_right"))
+        raise place.error(f"needs min or max, or one of {others}, e.g. {{metric: acc, min: 0.35}}")
+    if conditions > 1:
+        raise place.error("asks for several things at once: write one gate for each, with a name")
+    return _with_confidence(gate, entry)
+
+
+def _with_confidence(gate: Gate, entry: Mapping[Any, Any]) -> Gate:
+    place = gate.place
+    if "scope" in entry and "confidence" not in entry:
+        raise place.error("scope says what a confidence is about: add one, e.g. confidence: 0.95")
+    if "confidence" not in entry:
+        return gate
+    if gate.stays_right is not None:
+        raise place.error("must_stay_right looks at each doc by itself and takes no confidence")
+    scope = _scope(entry.get("scope", "population"), place)
+    return replace(gate, confidence=_confidence(entry["confidence"], place), scope=scope)
+
+
+def _bounds(entry: Mapping[Any, Any], place: Place) -> tuple[Bound, ...]:
     bounds = tuple(Bound(operator, _number(entry[key], place)) for key, operator in _BOUND_KEYS if key in entry)
-    if not bounds:
-        raise place.error("needs min or max, e.g. {metric: acc, min: 0.35}")
     if len(bounds) == 2 and bounds[0].value > bounds[1].value:
         raise place.error("min is above max: no value can pass")
-    filter_name = _filter(entry.get("filter"), filter_name, place)
-    return Gate(metric, bounds, filter_name, _name(entry.get("name"), place), place=place)
+    return bounds
 
 
-def _not_yet(what: str) -> str:
-    return f"{what} is not part of this version; it has floors and ceilings on the observed value, e.g. 'acc >= 0.35'"
+def _change(entry: Mapping[Any, Any], place: Place) -> Change | None:
+    """The comparison that a mapping asks for by one of its keys."""
+    asked: list[Word] = [word for word in _CHANGE_KEYS if word in entry]
+    if len(asked) > 1:
+        raise place.error(f"{' and '.join(asked)} are two gates: write one for each, with a name")
+    for word in asked:
+        operator, sign = _CHANGE_KEYS[word]
+        size, relative = _tolerance(entry[word], word, place)
+        return Change(operator, sign * size, relative, word)
+    return None
+
+
+def _tolerance(value: object, what: str, place: Place) -> tuple[Fraction, bool]:
+    """A distance from the baseline, exactly as written, and whether it is a share (``5%``) of its value."""
+    relative = isinstance(value, str) and value.strip().endswith("%")
+    number = value.strip()[:-1].strip() if relative and isinstance(value, str) else value
+    if _number(number, place) < 0:
+        raise place.error(f"{what}: expected a number of 0 or more, got {value!r}: the sign is in the words")
+    # By way of the shortest decimal: 0.02 is 1/50, and not the float next to it.
+    exact = Fraction(str(number).strip())
+    return (exact / 100 if relative else exact), relative
+
+
+def _confidence(value: object, place: Place) -> float:
+    number = _number(value, place)
+    if not 0.5 <= number < 1:
+        mend = f"; did you mean {number / 100:g}?" if 50 <= number < 100 else ""
+        raise place.error(f"confidence: expected a number from 0.5 to below 1, such as 0.95, got {value!r}{mend}")
+    return number
+
+
+def _scope(value: object, place: Place) -> Scope:
+    for scope in _SCOPES:
+        if value == scope:
+            return scope
+    raise place.error(f"scope: expected {' or '.join(_SCOPES)}, got {value!r}")
+
+
+def _stays_right(value: object, place: Place) -> tuple[int, ...] | Literal["all"]:
+    if value == "all":
+        return "all"
+    if isinstance(value, list) and value and all(type(doc) is int and doc >= 0 for doc in value):
+        return tuple(dict.fromkeys(value))
+    raise place.error(f"must_stay_right: expected all or a list of doc numbers, e.g. [3, 17], got {value!r}")
 
 
 def _split_key(text: str, place: Place) -> tuple[str, str | None]:

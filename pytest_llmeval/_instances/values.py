@@ -55,3 +55,8 @@ class Instance:
     index: int
     repeat: int
     arguments: tuple[Any, ...]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What of it the model reads: context and continuation, without generation settings."""
+        return tuple(argument for argument in self.arguments if isinstance(argument, str))

@@ -14,9 +14,14 @@ from pytest_llmeval._metrics.aggregations import Item
 from pytest_llmeval._metrics.choice import CHOICE_METRICS
 from pytest_llmeval._metrics.choice import Answered
 from pytest_llmeval._metrics.choice import choice_scores
+from pytest_llmeval._metrics.choice import pick
+from pytest_llmeval._metrics.means import DOC_MEANS
+from pytest_llmeval._metrics.means import DocMean
+from pytest_llmeval._metrics.means import doc_mean
 from pytest_llmeval._metrics.metric import AGGREGATION_NAMES
 from pytest_llmeval._metrics.metric import METRIC_NAMES
 from pytest_llmeval._metrics.metric import Metric
+from pytest_llmeval._metrics.metric import aggregation_name
 from pytest_llmeval._metrics.metric import default_metrics
 from pytest_llmeval._metrics.metric import metrics_of
 from pytest_llmeval._metrics.metric import resolve
@@ -33,17 +38,22 @@ from pytest_llmeval._metrics.standard_errors import unweighted_stderr
 __all__ = [
     "AGGREGATION_NAMES",
     "CHOICE_METRICS",
+    "DOC_MEANS",
     "METRIC_NAMES",
     "ROLLING_METRICS",
     "Answered",
     "CodeRunner",
+    "DocMean",
     "Item",
     "Metric",
+    "aggregation_name",
     "choice_scores",
     "default_metrics",
+    "doc_mean",
     "generation_score",
     "metrics_of",
     "pass_at_k",
+    "pick",
     "pooled_stderr",
     "resolve",
     "stderr",

@@ -51,6 +51,11 @@ class Metric:
     code: PassAtK | None = None
 
     @property
+    def owned(self) -> bool:
+        """Whether a function of the user aggregates it."""
+        return isinstance(self.aggregation, _OwnAggregation)
+
+    @property
     def expands(self) -> bool:
         """Whether its items may come under names of their own (``pass@1``, the keys of a returned dict)."""
         return self.code is not None or (self.score is not None and self.kind == "any")
@@ -119,6 +124,13 @@ def metrics_of(task: Task) -> tuple[Metric, ...]:
 def unlisted(name: str) -> Metric:
     """The metric of a number that `process_results` returns and `metric_list` does not name: its mean."""
     return _assembled(MetricSpec(name), None, "any")
+
+
+def aggregation_name(metric: Metric) -> str:
+    """How an aggregation is called: by its name in the format, or as a function of the user's."""
+    if isinstance(metric.aggregation, _OwnAggregation):
+        return name_of(metric.aggregation.function)
+    return next(name for name, known in AGGREGATIONS.items() if known.function is metric.aggregation)
 
 
 def default_metrics(output_type: OutputType) -> tuple[MetricSpec, ...]:

@@ -19,6 +19,7 @@ from pytest_llmeval._output.samples import task_hash
 from pytest_llmeval._report import version_of
 from pytest_llmeval._results import Summary
 from pytest_llmeval._settings import Settings
+from pytest_llmeval._verdicts import Verdict
 
 
 #: Version of the block `pytest_llmeval`.
@@ -54,7 +55,12 @@ def result_dict(run: Run) -> dict[str, Any]:
         "task_hashes": {name: value for name, value in hashes.items() if value is not None},
         **_model(run),
         "total_evaluation_time_seconds": str(run.seconds),
-        "pytest_llmeval": {"format": FORMAT_VERSION, "variant": run.variant, "errors": _errors(run.tasks)},
+        "pytest_llmeval": {
+            "format": FORMAT_VERSION,
+            "variant": run.variant,
+            "errors": _errors(run.tasks),
+            "gates": {nodeid: _verdict(verdict) for nodeid, verdict in run.verdicts.items()},
+        },
     }
 
 
@@ -186,6 +192,10 @@ def _errors(tasks: Iterable[TaskRun]) -> dict[str, dict[int, str]]:
     """Task -> doc -> why it could not be evaluated."""
     found = {task.task.name: {r.doc: r.error for r in task.results if r.error is not None} for task in tasks}
     return {name: errors for name, errors in found.items() if errors}
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    return {"outcome": verdict.outcome, "sentence": verdict.sentence, "numbers": dict(verdict.numbers)}
 
 
 def _sorted(values: Mapping[str, Any]) -> dict[str, Any]:

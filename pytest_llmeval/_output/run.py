@@ -13,6 +13,7 @@ from pytest_llmeval._results import Summary
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import NOTHING
 from pytest_llmeval._task import Task
+from pytest_llmeval._verdicts import Verdict
 
 
 class Sample(TypedDict):
@@ -53,6 +54,7 @@ class Run:
     `model` is how the model is called and names the folder; `spec` and `model_args` are as the user gave them.
     `model_info` goes into the block `config` (model_dtype, model_sha, ...), `tokenizer_info` to the top level
     (tokenizer_bos_token, max_length, ...). `started` is in seconds since 1970, `seconds` how long it took.
+    `verdicts` are those of the gates, by node id.
     """
 
     model: str
@@ -68,3 +70,4 @@ class Run:
     git_hash: str | None = None
     model_info: Mapping[str, Any] = NOTHING
     tokenizer_info: Mapping[str, Any] = NOTHING
+    verdicts: Mapping[str, Verdict] = NOTHING

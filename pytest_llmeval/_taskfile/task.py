@@ -243,6 +243,8 @@ def read_metadata(entries: Mapping[str, Value], home: Path) -> tuple[dict[str, A
         if key != "gates" and get_close_matches(key.lower(), ["gates"], cutoff=0.8):
             raise typed.wrong(entry, f"metadata.{key}", "is no key of ours; did you mean 'gates'?")
     metadata = {key: data(entry) for key, entry in written.items() if key != "gates"}
+    if not isinstance(metadata.get("cluster"), str | None):
+        raise typed.wrong(written["cluster"], "metadata.cluster", "must name the column that docs of a cluster share")
     version, gates = written.get("version"), typed.given(written, "gates")
     if isinstance(version, Scalar) and version.kind == "float" and str(metadata["version"]) != version.text:
         # 3.10 is not 3.1.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._gates import Bound
+from pytest_llmeval._gates import Change
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._gates import check_gate
 from pytest_llmeval._gates import gate_ids
@@ -108,12 +111,29 @@ def test_entries(entry: str | Mapping[str, Any], meant: tuple[object, ...]) -> N
         ("acc >= 0,35", "got '0,35'; did you mean 0.35?"),
         ("acc >= high", "got 'high'"),
         ("acc >= 0.3 as x]", "name: expected a text without brackets, got 'x]'"),
-        ("acc >= baseline - 0.02", "a comparison with a baseline is not part of this version; it has floors and"),
-        ("acc >= 0.3 @ 0.95", "a confidence is not part of this version"),
-        ({"metric": "acc", "max_drop": 0.01}, "a comparison with a baseline is not part of this version"),
-        ({"metric": "acc", "max_drop": float("nan")}, "a comparison with a baseline is not part"),
-        ({"metric": "acc", "min": 0.3, "confidence": 0.95}, "a confidence is not part of this version"),
-        ({"metric": "acc", "min": 0.3, "scope": "dataset"}, "a scope is not part of this version"),
+        ("acc >= baseline - -0.02", "expected a number of 0 or more, got '-0.02': the sign is in the words"),
+        ("acc >= baseline - nan", "expected a finite number, got 'nan'"),
+        ("acc >= baseline * 0.9", "expected a finite number, got 'baseline * 0.9'"),
+        ("acc >= baselin - 0.02", "expected a finite number, got 'baselin - 0.02'"),
+        (
+            "acc >= 0.3 @ 95",
+            "confidence: expected a number from 0.5 to below 1, such as 0.95, got '95'; did you mean 0.95",
+        ),
+        ("acc >= 0.3 @ 0.4", "confidence: expected a number from 0.5 to below 1"),
+        ("acc >= 0.3 @ 1", "confidence: expected a number from 0.5 to below 1"),
+        ("acc >= 0.3 @ 0.95 world", "scope: expected population or dataset, got 'world'"),
+        ("acc >= 0.3 @", "expected NUMBER or baseline - NUMBER, then perhaps @ CONFIDENCE"),
+        ({"metric": "acc", "max_drop": -0.01}, "max_drop: expected a number of 0 or more, got -0.01"),
+        ({"metric": "acc", "max_drop": "-5%"}, "max_drop: expected a number of 0 or more, got '-5%'"),
+        ({"metric": "acc", "max_drop": float("nan")}, "expected a finite number, got nan"),
+        ({"metric": "acc", "max_drop": 0.1, "max_rise": 0.1}, "max_drop and max_rise are two gates"),
+        ({"metric": "acc", "max_drop": 0.1, "min": 0.1}, "asks for several things at once"),
+        ({"metric": "acc", "min": 0.3, "confidence": "high"}, "expected a finite number, got 'high'"),
+        ({"metric": "acc", "min": 0.3, "scope": "dataset"}, "scope says what a confidence is about"),
+        ({"metric": "acc", "must_stay_right": [1, -2]}, "must_stay_right: expected all or a list of doc numbers"),
+        ({"metric": "acc", "must_stay_right": []}, "must_stay_right: expected all or a list of doc numbers"),
+        ({"metric": "acc", "must_stay_right": "all", "confidence": 0.9}, "takes no confidence"),
+        ({"metric": "acc", "baseline": "main"}, "unknown key 'baseline'"),
         ({"acc": 0.5}, "unknown key 'acc'; expected {metric: acc, min: 0.35}"),
         ({True: 0.5}, "unknown key True"),
         ({"min": 0.3}, "needs the name of a metric"),
@@ -145,6 +165,53 @@ def test_wrong_entries_name_place_value_and_mend(entry: Any, message: str) -> No
     assert caught.value.line == 7
 
 
+@pytest.mark.parametrize(
+    ("entry", "change", "confidence", "scope"),
+    [
+        ("acc >= baseline", Change(">=", Fraction(0)), None, "population"),
+        ("acc > baseline", Change(">", Fraction(0)), None, "population"),
+        ("acc >= baseline - 0.02", Change(">=", Fraction(-1, 50)), None, "population"),
+        ("acc>=baseline-.02@.9", Change(">=", Fraction(-1, 50)), 0.9, "population"),
+        ("acc >= baseline + 0.01 @ 0.95", Change(">=", Fraction(1, 100)), 0.95, "population"),
+        ("acc >= baseline - 5 % @ 0.95 dataset", Change(">=", Fraction(-1, 20), relative=True), 0.95, "dataset"),
+        ("perplexity <= baseline + 1e-3", Change("<=", Fraction(1, 1000)), None, "population"),
+        ({"metric": "acc", "max_drop": 0.01}, Change(">=", Fraction(-1, 100), word="max_drop"), None, "population"),
+        (
+            {"metric": "acc", "max_drop": "5%", "confidence": 0.95, "scope": "dataset"},
+            Change(">=", Fraction(-1, 20), relative=True, word="max_drop"),
+            0.95,
+            "dataset",
+        ),
+        ({"metric": "ppl", "max_rise": 1}, Change("<=", Fraction(1), word="max_rise"), None, "population"),
+        ({"metric": "acc", "min_gain": 0.1}, Change(">=", Fraction(1, 10), word="min_gain"), None, "population"),
+    ],
+)
+def test_comparisons(entry: Any, change: Change, confidence: float | None, scope: str) -> None:
+    gate = parse(entry)
+    assert (gate.change, gate.confidence, gate.scope, gate.bounds) == (change, confidence, scope, ())
+    assert gate.compares
+
+
+@pytest.mark.parametrize(
+    ("entry", "docs"),
+    [
+        ("acc stays right", "all"),
+        ("acc stays right on 3, 17 as the two", (3, 17)),
+        ({"metric": "acc", "must_stay_right": "all"}, "all"),
+        ({"metric": "acc", "must_stay_right": [3, 17, 3]}, (3, 17)),
+    ],
+)
+def test_docs_that_must_stay_right(entry: Any, docs: object) -> None:
+    assert parse(entry).stays_right == docs
+    assert parse("acc stays right on 3, 17 as the two").name == "the two"
+
+
+@given(st.decimals(0, 1, allow_nan=False, places=6))
+def test_a_tolerance_is_the_decimal_that_was_written(size: Decimal) -> None:
+    assert parse(f"acc >= baseline - {size:f}").change == Change(">=", -Fraction(size))
+    assert parse({"metric": "acc", "max_drop": float(size)}).change == Change(">=", -Fraction(size), word="max_drop")
+
+
 def test_an_error_shows_a_mapping_as_it_stands_in_yaml() -> None:
     with pytest.raises(TaskFileError, match=r"'\{metric: acc, min: True\}': expected"):
         parse({"metric": "acc", "min": True})
@@ -158,7 +225,8 @@ def test_every_finite_number_is_read_back(number: float, operator: Any) -> None:
 @given(st.text())
 def test_any_text_is_a_gate_or_a_task_file_error(text: str) -> None:
     with contextlib.suppress(TaskFileError):
-        assert parse(text).bounds
+        gate = parse(text)
+        assert bool(gate.bounds) is not gate.compares
 
 
 @pytest.mark.parametrize(
@@ -185,8 +253,8 @@ def test_rules(line: str, selector: str, meant: tuple[object, ...]) -> None:
         ("mmlu. >= 0.3", "names no task"),
         ("mmlu.acc", "is no comparison"),
         ("mmlu.acc >= NaN", "expected a finite number"),
-        ("mmlu_anatomy.acc >= baseline - 0.02", "a comparison with a baseline is not part of this version"),
-        ("tag:stem.acc >= 0.3 @ 0.95", "a confidence is not part of this version"),
+        ("mmlu_anatomy.acc >= baseline - -2", "the distance from the baseline: expected a number of 0 or more"),
+        ("tag:stem.acc >= 0.3 @ 95%", "expected a finite number, got '95%'; did you mean 0.95?"),
     ],
 )
 def test_wrong_rules_name_the_setting(line: str, message: str) -> None:
@@ -217,12 +285,6 @@ def test_what_a_rule_selects(selector: str, selected: set[str]) -> None:
 
 def test_a_name_with_brackets_selects_itself() -> None:
     assert parse_rule("t[1].acc >= 0.3").selects(task(name="t[1]"))
-
-
-def test_a_gate_travels_as_plain_data() -> None:
-    gate = gates_for(task(gates=(("acc >= 0.35 as floor", 3),)))[0]
-    assert gate.to_list() == ["acc", [[">=", 0.35]], None, "floor", "floor"]
-    assert Gate.from_list(gate.to_list()).to_list() == gate.to_list()
 
 
 @pytest.mark.parametrize(
@@ -269,6 +331,28 @@ def test_gates_that_can_be_meant(entry: str, owner: Task) -> None:
         ("exact_match >= 10", task("generate_until"), "did you mean 0.1?"),
         ("f1 >= 50", task(metrics=(MetricSpec("f1"),)), "did you mean 0.5?"),
         ({"metric": "acc", "min": 0.2, "max": 90}, task(), "did you mean 0.9?"),
+        ({"metric": "acc", "max_drop": 2}, task(), "a difference of 2 decides nothing; did you mean 0.02?"),
+        ("acc >= baseline - 100%", task(), "a difference of 100% decides nothing"),
+        (
+            {"metric": "perplexity", "max_drop": 1},
+            task("loglikelihood"),
+            "perplexity is better when lower, so max_drop holds no loss: write max_rise or <= baseline",
+        ),
+        ("perplexity >= baseline - 1", task("loglikelihood"), "so >= baseline holds no loss"),
+        ({"metric": "acc", "max_rise": 0.1}, task(), "acc is better when higher, so max_rise holds no loss"),
+        (
+            {"metric": "own", "min_gain": 1},
+            task("generate_until", metrics=(MetricSpec("own", function=score),)),
+            "which way own is better is not known: set higher_is_better",
+        ),
+        ("f1 >= 0.5 @ 0.95", task(metrics=(MetricSpec("f1"), MetricSpec("acc"))), "(metrics that have them: acc)"),
+        ("acc >= 0.5 @ 0.95", task(metrics=(MetricSpec("acc", aggregation="median"),)), "acc is no mean over docs"),
+        ("acc >= 0.5 @ 0.95", task(metrics=(MetricSpec("acc", aggregation=score),)), "acc is no mean over docs"),
+        (
+            "brier_score stays right",
+            task(metrics=(MetricSpec("brier_score"),)),
+            "does not say of a doc that it is right",
+        ),
     ],
 )
 def test_gates_that_cannot_be_meant(entry: str, owner: Task, message: str) -> None:
@@ -340,6 +424,9 @@ def test_group_gates_are_proportions_only_if_nobody_aggregates_otherwise() -> No
         (["em,strict >= 0.1", "em,loose >= 0.2"], ["strict", "loose"], ("em,strict", "em,loose")),
         (["acc >= 0.3", "acc >= 0.4 as hope", "acc <= 0.9 as top"], ["none"], ("acc", "hope", "top")),
         ([], ["none"], ()),
+        (["acc >= 0.3", "acc >= baseline - 0.1"], ["none"], ("acc", "acc.drop")),
+        (["acc >= 0.3 @ 0.9", "acc stays right"], ["none"], ("acc", "acc.drop")),
+        (["em,a >= baseline", "em,b > baseline", "em,b > baseline as x"], ["a", "b"], ("em,a.drop", "em,b.drop", "x")),
     ],
 )
 def test_ids(entries: list[str], filters: list[str], ids: tuple[str, ...]) -> None:
@@ -354,6 +441,35 @@ def test_equal_ids_ask_for_a_name() -> None:
         "bench/t.yaml:7: metadata.gates: 'acc <= 0.9': 2 gates would be called gate[acc] ('acc >= 0.3' and "
         "'acc <= 0.9'): give one a name, 'acc >= 0.35 as NAME' or {metric: acc, min: 0.35, name: NAME}"
     )
+
+
+def test_min_gain_is_read_in_the_direction_of_its_metric() -> None:
+    entry = {"metric": "perplexity", "min_gain": 0.5}
+    (gate,) = gates_for(task("loglikelihood", gates=((entry, 3),)))
+    assert gate.change == Change("<=", Fraction(-1, 2), word="min_gain")
+    (gate,) = gates_for(task(gates=(({"metric": "acc", "min_gain": 0.5}, 3),)))
+    assert gate.change == Change(">=", Fraction(1, 2), word="min_gain")
+
+
+def test_gates_with_confidence_of_one_rule_are_a_family() -> None:
+    rules = [parse_rule("*.acc >= 0.3 @ 0.95"), parse_rule("*.acc_norm >= 0.3")]
+    first, second = (gates_for(task(name=name), rules) for name in ("a", "b"))
+    assert first[0].family == second[0].family != ""
+    assert (first[1].family, second[1].family) == ("", "")
+    (own,) = gates_for(task(gates=(("acc >= 0.3 @ 0.95", 3),)))
+    assert own.family == ""
+
+
+def test_confidence_and_docs_of_groups() -> None:
+    plain = group(GroupMetric("acc"), GroupMetric("perplexity"), GroupMetric("exact_match", aggregation=score))
+    words = task("loglikelihood", name="w")
+    check_gate(parse("acc >= 0.3 @ 0.95"), plain, LEAVES)
+    for metric in ("perplexity", "exact_match,last"):
+        with pytest.raises(TaskFileError, match="no mean over the docs of its tasks"):
+            check_gate(parse(f"{metric} >= 0.3 @ 0.95"), plain, (*LEAVES, words))
+    check_gate(parse("acc stays right"), plain, LEAVES)
+    with pytest.raises(TaskFileError, match="doc numbers are those of one task"):
+        check_gate(parse("acc stays right on 3"), plain, LEAVES)
 
 
 def test_gates_of_a_file_come_before_those_of_rules() -> None:

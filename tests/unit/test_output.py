@@ -39,6 +39,7 @@ from pytest_llmeval._results import Summary
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
+from pytest_llmeval._verdicts import Verdict
 
 
 STAMP = datetime(2026, 1, 2, 3, 4, 5, 678900)
@@ -406,7 +407,7 @@ def test_settings_are_kept() -> None:
     assert found["system_instruction_sha"] == hash_of("Be brief.")
     assert found["chat_template_sha"] == hash_of("{{ messages }}")
     assert found["total_evaluation_time_seconds"] == "1.5"
-    assert found["pytest_llmeval"] == {"format": 1, "variant": "new", "errors": {}}
+    assert found["pytest_llmeval"] == {"format": 1, "variant": "new", "errors": {}, "gates": {}}
     assert re.fullmatch(r"pytest-llmeval-harness (N/A|\d.*)", found["lm_eval_version"])
 
 
@@ -636,6 +637,7 @@ def test_runs_of_a_session(tmp_path: Path) -> None:
         model_names={"": "tiny", "new": "ckpt"},
         settings=Settings(limit=4),
         config=SimpleNamespace(rootpath=tmp_path),
+        verdicts={("new", "a.yaml::gate[acc]"): Verdict("failed", "a: acc 0.1", {"acc": 0.1})},
     )
     session.evaluation.ledger.add("", "a", [a_result(0)])
     session.evaluation.ledger.add("", "b", [a_result(0), a_result(1)])
@@ -647,6 +649,9 @@ def test_runs_of_a_session(tmp_path: Path) -> None:
     assert [(one.summary.name, one.members) for one in first.groups] == [("g", ["a", "b"])]
     assert (second.model, second.variant, second.groups) == ("ckpt", "new", [])
     assert (first.model_info, first.tokenizer_info, first.chat_template) == ({}, {}, None)
+    assert (len(first.verdicts), [verdict.outcome for verdict in second.verdicts.values()]) == (0, ["failed"])
+    gates = result_dict(second)["pytest_llmeval"]["gates"]
+    assert gates == {"a.yaml::gate[acc]": {"outcome": "failed", "sentence": "a: acc 0.1", "numbers": {"acc": 0.1}}}
     # The template was not used.
     assert (second.model_info, second.tokenizer_info) == (facts["model"], facts["tokenizer"])
     assert second.chat_template is None

@@ -1,0 +1,91 @@
+"""What the end of a session does with the baseline: write it, or tell how the run differs from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytest_llmeval._errors import LLMEvalError
+from pytest_llmeval._report import scored_tasks
+from pytest_llmeval._session import Session
+from pytest_llmeval._verdicts import Part
+from pytest_llmeval._verdicts import flips_of_part
+
+
+#: How many tasks are told one by one.
+_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the report; an error makes the run fail."""
+
+    text: str
+    is_error: bool = False
+
+
+def baseline_lines(session: Session) -> Iterator[Line]:
+    """Write the baseline if that was asked for, else compare with it, and say what came of it."""
+    scored = session.evaluation.ledger.scored()
+    variants = list(dict.fromkeys(variant for variant, _ in scored))
+    if session.reference.folder is None or not variants:
+        return
+    if not session.reference.updating:
+        for variant in variants:
+            yield from _differences(session, variant)
+    elif len(variants) > 1:
+        yield Line(
+            f"ERROR: --llmeval-update-baseline: a baseline holds the answers of one model, and {len(variants)} answered "
+            f"({', '.join(variants)}): nothing is written",
+            is_error=True,
+        )
+    else:
+        yield from _update(session, variants[0])
+
+
+def _update(session: Session, variant: str) -> Iterator[Line]:
+    """Write task by task, say which files could not be and which did not just get new ones, and count."""
+    docs, tasks = 0, 0
+    head = f"baseline {session.reference.name}"
+    for task in scored_tasks(session, variant):
+        part, name = session.part(task, variant), session.model_names.get(variant, variant)
+        facts = session.evaluation.described.get(variant, {})
+        try:
+            update = session.reference.write(task, part.results, session.summary(task, variant), name, facts)
+        except LLMEvalError as error:
+            yield Line(f"ERROR: {error}", is_error=True)
+            continue
+        docs, tasks = docs + update.run, tasks + 1
+        if update.kept or update.changed:
+            yield Line(f"{head}: {task.name}: {update}")
+    if tasks and session.reference.folder is not None:
+        yield Line(f"{head}: {docs:,} docs of {tasks} tasks written to {session.reference.folder.path}")
+
+
+def _differences(session: Session, variant: str) -> Iterator[Line]:
+    """What does not pair, task by task, and which tasks flipped."""
+    parts = [session.part(task, variant) for task in scored_tasks(session, variant)]
+    told = [(part, problems) for part in parts if (problems := _problems(session, part))]
+    head = f"baseline {session.reference.name}"
+    for part, problems in told[:_NAMED]:
+        # A task that is new is no mistake where the user lets docs go unpaired.
+        is_new = part.comparison is not None and part.comparison.record is None and part.comparison.problem is None
+        is_error = not (is_new and session.unpaired == "ignore")
+        yield Line(f"{'ERROR: ' * is_error}{head}: {part.task.name}: {', '.join(problems)}", is_error)
+    if len(told) > _NAMED:
+        yield Line(f"ERROR: {head}: and {len(told) - _NAMED} more tasks that cannot be compared", is_error=True)
+    flips = [(part.task.name, *found) for part in parts if (found := flips_of_part(part))]
+    if flips:
+        lost, gained = sum(flip[1] for flip in flips), sum(flip[2] for flip in flips)
+        docs = sum(flip[3] for flip in flips)
+        changed = [f"{name} -{down} +{up}" for name, down, up, _ in flips if down or up]
+        more = f", and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
+        where = f" ({', '.join(changed[:_NAMED])}{more})" if changed else ""
+        yield Line(f"{head}: {lost:,} lost, {gained:,} gained of {docs:,} docs{where}")
+
+
+def _problems(session: Session, part: Part) -> list[str]:
+    if part.comparison is None:
+        return []
+    whole = len(part.results) == part.n_total
+    return part.comparison.problems(whole=whole, ignore_unpaired=session.unpaired == "ignore")

@@ -1,0 +1,57 @@
+"""Gates that one rule hands to several tasks: together they cry wolf no more often than one alone.
+
+With 57 subjects and a confidence of .95 three gates would fail by chance. So of gates of one rule those fail whose
+p-values Holm's procedure rejects at ``1 - confidence``, all of the family's gates that were selected in this run
+counted. Where the rule also gates groups that hold these tasks, the procedure goes down that tree instead: a task
+can fail only below groups that fail, which costs less than Holm where a fault is spread over a group.
+
+A gate that passes needs no correction: its error is its own and is not made more likely by its siblings. One that
+would fail alone and does not in its family is inconclusive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import replace
+
+from pytest_llmeval import _stats
+from pytest_llmeval._verdicts.verdict import Verdict
+from pytest_llmeval._verdicts.wording import p_text
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A gate of a family: `name` of its task or group, its verdict taken alone, the `tasks` that it rests on."""
+
+    name: str
+    verdict: Verdict
+    tasks: frozenset[str]
+
+
+def in_family(name: str, members: Sequence[Member], confidence: float) -> Verdict:
+    """The verdict of the member of that name, all of its family considered."""
+    own = next(member.verdict for member in members if member.name == name)
+    if own.against is None or len(members) < 2:
+        return own
+    p_values = {member.name: 1.0 if (p := member.verdict.against) is None else p for member in members}
+    parents = _parents(members)
+    alpha = 1 - confidence
+    if any(parents.values()):
+        how, rejected = f"down the tree of {len(members)} gates", _stats.closed_tree(p_values, parents, alpha)
+    else:
+        how, rejected = f"Holm over {len(members)} gates", _stats.holm(p_values, alpha)
+    if name in rejected:
+        return own.adding(how)
+    alone = f"alone it would fail ({p_text(own.against)} for its margin), {how} it does not"
+    return replace(own.adding(alone), outcome="inconclusive")
+
+
+def _parents(members: Sequence[Member]) -> Mapping[str, str | None]:
+    """For each member the smallest one that holds all of its tasks and more."""
+    found: dict[str, str | None] = {}
+    for member in members:
+        above = [other for other in members if other.tasks > member.tasks]
+        found[member.name] = min(above, key=lambda other: len(other.tasks)).name if above else None
+    return found

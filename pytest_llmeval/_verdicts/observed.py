@@ -1,0 +1,110 @@
+"""The observed value: which side of a bound it is on, and what keeps it from counting.
+
+mmlu_anatomy: acc 0.4741 +- 0.0431 over 135 docs, required >= 0.35
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from collections.abc import Mapping
+
+from pytest_llmeval._gates import Bound
+from pytest_llmeval._gates import Gate
+from pytest_llmeval._results import MetricValue
+from pytest_llmeval._results import Summary
+from pytest_llmeval._verdicts.verdict import Verdict
+from pytest_llmeval._verdicts.wording import basis
+from pytest_llmeval._verdicts.wording import docs_text
+from pytest_llmeval._verdicts.wording import name_of_value
+from pytest_llmeval._verdicts.wording import required
+
+
+#: Two values this close are equal: 0.47 reaches 0.52 - 0.05, which is 0.47000000000000003 in floating point.
+#: One doc of a million moves a mean by far more.
+RELATIVE_TOLERANCE = 1e-9
+ABSOLUTE_TOLERANCE = 1e-12
+
+_MOST_DIGITS = 9
+
+_STRICTLY: Mapping[str, Callable[[float, float], bool]] = {
+    ">=": operator.gt,
+    ">": operator.gt,
+    "<=": operator.lt,
+    "<": operator.lt,
+}
+
+
+def observe(gate: Gate, summary: Summary, value: MetricValue) -> Verdict:
+    """The verdict on the observed value alone: every bound must hold."""
+    met = all(holds(bound, value.value) for bound in gate.bounds)
+    return Verdict("passed" if met else "failed", sentence_of(gate, summary, value), numbers_of(gate, summary, value))
+
+
+def holds(bound: Bound, value: float) -> bool:
+    """Whether a value meets a bound. On the bound, up to rounding, ``>=`` and ``<=`` hold, ``>`` and ``<`` do not.
+
+    Never true of NaN.
+    """
+    if equal(value, bound.value):
+        return bound.operator in (">=", "<=")
+    return _STRICTLY[bound.operator](value, bound.value)
+
+
+def equal(value: float, bound: float) -> bool:
+    return math.isclose(value, bound, rel_tol=RELATIVE_TOLERANCE, abs_tol=ABSOLUTE_TOLERANCE)
+
+
+def lack_of_data(summary: Summary, missing: str | None) -> str | None:
+    """Why no gate can pass on this summary; None if one may."""
+    if missing:
+        return missing
+    if summary.errors:
+        return f"{docs_text(summary.errors)} could not be evaluated"
+    if summary.n == 0:
+        return "no docs were evaluated"
+    if summary.nonfinite:
+        return f"{docs_text(summary.nonfinite)} got no usable number from the model (NaN)"
+    return None
+
+
+def no_metric(gate: Gate, summary: Summary) -> str:
+    known = ", ".join(value.key for value in summary.values) or "none"
+    if len(summary.find(gate.metric, gate.filter)) > 1:
+        return f"{gate.metric} has several filters and the gate names none (there are: {known})"
+    return f"there is no metric {gate.key} (there are: {known})"
+
+
+def no_number(value: MetricValue) -> str | None:
+    if value.n == 0:
+        return f"no doc has a score for {value.metric}"
+    if not math.isfinite(value.value):
+        return f"{value.metric} is not a finite number"
+    return None
+
+
+def sentence_of(gate: Gate, summary: Summary, value: MetricValue) -> str:
+    digits = _digits(gate, value.value)
+    stderr = "" if value.stderr is None else f" +- {value.stderr:.4f}"
+    shown = f"{name_of_value(value)} {value.value:.{digits}f}{stderr}"
+    return f"{summary.name}: {shown} {basis(summary, value.n)}, required {required(gate)}"
+
+
+def _digits(gate: Gate, value: float) -> int:
+    """Four decimals, or as many as it takes for a value to look on the side of the bound that it is on."""
+    sides = [bound.value for bound in gate.bounds if not equal(value, bound.value)]
+    for digits in range(4, _MOST_DIGITS):
+        shown = round(value, digits)
+        if all(shown != side and (shown < side) == (value < side) for side in sides):
+            return digits
+    return _MOST_DIGITS
+
+
+def numbers_of(gate: Gate, summary: Summary, value: MetricValue) -> dict[str, float | int]:
+    numbers: dict[str, float | int] = {value.metric: value.value, "docs": value.n, "docs_total": summary.n_total}
+    if value.stderr is not None:
+        numbers[f"{value.metric}_stderr"] = value.stderr
+    for bound in gate.bounds:
+        numbers["min" if bound.operator.startswith(">") else "max"] = bound.value
+    return numbers

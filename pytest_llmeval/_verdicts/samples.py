@@ -1,0 +1,134 @@
+"""One number a doc of what a gate looks at: the values whose mean the metric is.
+
+Of a group that weighs its tasks by size the docs of all tasks count alike. One that averages its tasks is linearised:
+a doc of task t counts as ``M + (x - m_t) N / (T n_t)``, with M the group's value and m_t the task's; the mean of
+these is M, and their spread that of M within tasks (Cochran 1977, section 5.3, equal weights).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pytest_llmeval._aggregate import metric_of
+from pytest_llmeval._metrics import DocMean
+from pytest_llmeval._metrics import Item
+from pytest_llmeval._metrics import Metric
+from pytest_llmeval._metrics import doc_mean
+from pytest_llmeval._results import DocResult
+from pytest_llmeval._task import Group
+from pytest_llmeval._task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What one task keeps of its docs for a metric; `clusters` are the docs' own, where the task tells them."""
+
+    metric: Metric
+    items: Sequence[Item]
+    clusters: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """`values` holds a number a doc; the metric is their mean, with `log` its exponential.
+
+    `binary`: every value is a doc's own 0 or 1. `support`: the least and greatest value of a doc, where known.
+    """
+
+    values: Sequence[float]
+    clusters: Sequence[str] | None = None
+    log: bool = False
+    binary: bool = False
+    support: tuple[float, float] | None = None
+
+
+def columns_of(parts: Iterable[tuple[Task, Sequence[DocResult]]], metric: str, filter_name: str) -> list[Column]:
+    """One column for each task that has the metric. Raises ValueError where its rules are not settled."""
+    found = []
+    for task, results in parts:
+        having = [result for result in results if metric in result.scores.get(filter_name, {})]
+        if not having:
+            continue
+        clusters = None
+        if task.cluster is not None:
+            # The same passage number in two tasks is not the same passage.
+            clusters = [f"{task.name}/{result.key.cluster if result.key else result.doc}" for result in having]
+        items = [result.scores[filter_name][metric] for result in having]
+        found.append(Column(metric_of(task, metric), items, clusters))
+    return found
+
+
+def sample_of(columns: Sequence[Column], *, by_size: bool) -> Sample | None:
+    """The values of all docs; None if the number is no mean over docs.
+
+    `by_size`: docs of all tasks count alike; else each task counts the same.
+    """
+    means = [doc_mean(column.metric) for column in columns]
+    known = [mean for mean in means if mean is not None]
+    if not columns or len(known) < len(columns) or (len(columns) > 1 and any(mean.log for mean in known)):
+        return None
+    try:
+        values = [list(mean.values(column.items)) for mean, column in zip(known, columns, strict=True)]
+    except (TypeError, ValueError):
+        # What a function of the task gives for a doc need not be a number.
+        return None
+    clusters = None
+    if any(column.clusters for column in columns):
+        clusters = [name for place, column in enumerate(columns) for name in _clusters(place, column)]
+    flat = by_size or len({len(column) for column in values}) == 1
+    together = [value for column in (values if flat else _linearised(values)) for value in column]
+    binary = flat and all(value in (0.0, 1.0) for value in together)
+    return Sample(together, clusters, known[0].log, binary, _support(known, binary=binary) if flat else None)
+
+
+def exact_value(columns: Sequence[Column], *, by_size: bool) -> Fraction | None:
+    """The mean as a fraction where every score is a whole number: then the boundary is met or missed exactly."""
+    if not all(_is_whole_mean(column) for column in columns):
+        return None
+    sums = [Fraction(sum(int(item) for item in column.items), len(column.items)) for column in columns]
+    weights = [len(column.items) if by_size else 1 for column in columns]
+    return sum((value * weight for value, weight in zip(sums, weights, strict=True)), Fraction()) / sum(weights)
+
+
+def weighs_by_size(owner: Task | Group, metric: str, filter_name: str) -> bool | None:
+    """How a group averages a metric; None if a function of the user's does."""
+    if isinstance(owner, Task):
+        return True
+    for entry in owner.metrics:
+        if entry.metric == metric and (entry.filters is None or filter_name in entry.filters):
+            return None if entry.aggregation is not None else entry.weight_by_size
+    return None
+
+
+def _clusters(place: int, column: Column) -> Sequence[str]:
+    """Docs without a cluster are clusters of their own."""
+    return column.clusters or [f"{place}:{doc}" for doc in range(len(column.items))]
+
+
+def _linearised(values: Sequence[Sequence[float]]) -> list[list[float]]:
+    means = [sum(column) / len(column) for column in values]
+    docs, whole = sum(map(len, values)), sum(means) / len(means)
+    return [
+        [whole + (value - mean) * docs / (len(values) * len(column)) for value in column]
+        for column, mean in zip(values, means, strict=True)
+    ]
+
+
+def _support(means: Sequence[DocMean], *, binary: bool) -> tuple[float, float] | None:
+    if binary:
+        return 0.0, 1.0
+    supports = {mean.support for mean in means}
+    return supports.pop() if len(supports) == 1 else None
+
+
+def _is_whole_mean(column: Column) -> bool:
+    mean = doc_mean(column.metric)
+    return (
+        mean is not None
+        and mean.plain
+        and bool(column.items)
+        and all(isinstance(item, int | float) and float(item).is_integer() for item in column.items)
+    )

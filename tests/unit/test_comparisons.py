@@ -1,0 +1,540 @@
+"""Gates against a baseline and gates with confidence: outcome, numbers and the line that says why.
+
+Every case is a handful of counts; the bounds themselves are tested in the statistics' own room, so that here the
+expected numbers come from there or from the definition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from pytest_llmeval import _stats
+from pytest_llmeval._aggregate import summarize_group
+from pytest_llmeval._aggregate import summarize_task
+from pytest_llmeval._baselines import Folder
+from pytest_llmeval._baselines import compare_task
+from pytest_llmeval._baselines import updated
+from pytest_llmeval._gates import gates_for
+from pytest_llmeval._gates import parse_gate
+from pytest_llmeval._results import DocKey
+from pytest_llmeval._results import DocResult
+from pytest_llmeval._settings import Settings
+from pytest_llmeval._task import Field
+from pytest_llmeval._task import Group
+from pytest_llmeval._task import GroupMetric
+from pytest_llmeval._task import MetricSpec
+from pytest_llmeval._task import OutputType
+from pytest_llmeval._task import Task
+from pytest_llmeval._verdicts import Evidence
+from pytest_llmeval._verdicts import Member
+from pytest_llmeval._verdicts import Part
+from pytest_llmeval._verdicts import Verdict
+from pytest_llmeval._verdicts import in_family
+from pytest_llmeval._verdicts import judge
+
+
+PATH = Path("t.yaml")
+
+
+def task(*metrics: str, kind: OutputType = "multiple_choice", name: str = "t", **more: Any) -> Task:
+    text = Field("doc_to_text", text="{{q}}")
+    specs = tuple(MetricSpec(metric, higher_is_better=more.pop("higher", None)) for metric in metrics or ("acc",))
+    return Task(name, PATH, kind, text, text, metrics=specs, test_split="test", **more)
+
+
+def docs(task: Task, items: Sequence[Any], clusters: Sequence[str] | None = None) -> list[DocResult]:
+    """One result a doc, with that item for the task's first metric."""
+    keys = [DocKey(f"{task.name}{i}", "p", clusters[i] if clusters else None) for i in range(len(items))]
+    return [
+        DocResult(i, {"none": {task.metrics[0].name: item}}, key=key)
+        for i, (item, key) in enumerate(zip(items, keys, strict=True))
+    ]
+
+
+def hits(*counts: int) -> list[float]:
+    """``hits(3, 2)``: three docs right, two wrong, and so on in turn."""
+    return [1.0 - turn % 2 for turn, count in enumerate(counts) for _ in range(count)]
+
+
+class Case:
+    """Tasks with their docs before and now."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.folder = Folder("main", tmp_path / "main")
+        self.parts: list[Part] = []
+        self.drawn: Any = "all"
+
+    def add(
+        self,
+        own: Task,
+        now: Sequence[Any],
+        before: Sequence[Any] | None = None,
+        *,
+        total: int = 0,
+        clusters: Any = None,
+    ) -> Case:
+        results = docs(own, now, clusters)
+        comparison = None
+        if before is not None:
+            old = docs(own, before)
+            summary = summarize_task(own, old, n_total=len(old), num_fewshot=None, bootstrap_iters=0)
+            self.folder.write(updated(None, PATH, own, Settings(), old, summary, "m", {}).record)
+            comparison = compare_task(self.folder, own, Settings(), results)
+        self.parts.append(Part(own, results, total or len(results), comparison))
+        return self
+
+    def judge(self, entry: Any, owner: Group | None = None, **more: Any) -> Verdict:
+        summaries = [
+            (
+                part.task,
+                summarize_task(part.task, part.results, n_total=part.n_total, num_fewshot=None, bootstrap_iters=10),
+            )
+            for part in self.parts
+        ]
+        whole = owner or self.parts[0].task
+        summary = summarize_group(owner, summaries) if owner else summaries[0][1]
+        evidence = Evidence(whole, self.parts, self.drawn, more.pop("baseline", "main"), **more)
+        gate = parse_gate(entry, path=PATH, line=1)
+        return judge(gate, summary, evidence=evidence)
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return Case(tmp_path)
+
+
+class TestObservedValue:
+    """B40: baseline .80, tolerance .02, 1,000 docs."""
+
+    @pytest.mark.parametrize(
+        ("right", "outcome"), [(790, "passed"), (780, "passed"), (779, "failed"), (770, "failed"), (950, "passed")]
+    )
+    def test_a_drop(self, case: Case, right: int, outcome: str) -> None:
+        verdict = case.add(task(), hits(right, 1000 - right), hits(800, 200)).judge("acc >= baseline - 0.02")
+        assert verdict.outcome == outcome
+        assert ("an unusual gain" in verdict.sentence) == (right == 950)
+
+    def test_the_line(self, case: Case) -> None:
+        verdict = case.add(task(), hits(770, 230), hits(800, 200)).judge("acc >= baseline - 0.02")
+        bounds = _stats.paired_bounds(30, 0, 1000, 0.95)
+        assert verdict.sentence == (
+            "t: acc 0.7700 (baseline 0.8000) over 1,000 docs, required >= baseline - 0.02; drop 0.0300 "
+            f"[{-bounds.high:.4f}, {-bounds.low:.4f}], 30 lost, 0 gained, p < 0.0001; the tolerance is 1.5 standard errors"
+        )
+        assert {name: round(number, 12) for name, number in verdict.numbers.items()} == {
+            "acc": 0.77,
+            "acc_baseline": 0.8,
+            "docs": 1000,
+            "docs_total": 1000,
+            "difference": -0.03,
+            "difference_low": round(bounds.low, 12),
+            "difference_high": round(bounds.high, 12),
+            "lost": 30,
+            "gained": 0,
+            "p": round(2 * 0.5**30, 12),
+        }
+
+    def test_on_the_boundary(self, case: Case) -> None:
+        """k: .47 >= .52 - .05, which is false in floating point."""
+        assert not 0.47 >= 0.52 - 0.05
+        case.add(task(), hits(47, 53), hits(52, 48))
+        outcomes = {
+            "acc >= baseline - 0.05": "passed",
+            "acc > baseline - 0.05": "failed",
+            "acc >= baseline - 0.0499999999": "failed",
+            "acc <= baseline - 0.05": "passed",
+            "acc >= baseline": "failed",
+        }
+        assert {entry: case.judge(entry).outcome for entry in outcomes} == outcomes
+
+    @settings(max_examples=25)
+    @given(st.integers(0, 200), st.integers(0, 200), st.integers(0, 200))
+    def test_the_boundary_is_exact(self, tmp_path_factory: Any, now: int, before: int, cents: int) -> None:
+        case = Case(tmp_path_factory.mktemp("b")).add(task(), hits(now, 200 - now), hits(before, 200 - before))
+        passed = case.judge(f"acc >= baseline - {cents / 200!r}").outcome == "passed"
+        assert passed == (now >= before - cents)
+
+    def test_relative(self, case: Case) -> None:
+        """5 % of .8 are .04."""
+        case.add(task(), hits(76, 24), hits(80, 20))
+        assert case.judge("acc >= baseline - 5%").outcome == "passed"
+        assert case.judge("acc >= baseline - 4.99%").outcome == "failed"
+
+    @pytest.mark.parametrize(
+        ("now", "outcome", "word"),
+        [(12, "failed", "rise 2.0"), (8, "passed", "fall 2.0"), (10.4, "passed", "rise 0.4")],
+    )
+    def test_a_metric_that_should_be_low(self, case: Case, now: float, outcome: str, word: str) -> None:
+        """d, e, f: perplexity 10, tolerance 5 %."""
+        lls = [[-math.log(ppl)] * 4 for ppl in (now, 10)]
+        verdict = case.add(task("perplexity", kind="loglikelihood"), *lls).judge(
+            {"metric": "perplexity", "max_rise": "5%"}
+        )
+        assert verdict.outcome == outcome
+        assert f"; {word}" in verdict.sentence
+
+    def test_an_improvement_is_required(self, case: Case) -> None:
+        case.add(task(), hits(51, 49), hits(50, 50))
+        outcomes = {
+            "acc > baseline": "passed",
+            "acc >= baseline + 0.01": "passed",
+            "acc > baseline + 0.01": "failed",
+            "acc >= baseline + 2%": "passed",
+            "acc >= baseline + 2.1%": "failed",
+        }
+        assert {entry: case.judge(entry).outcome for entry in outcomes} == outcomes
+
+    def test_flips_are_counted_by_what_is_better(self, case: Case) -> None:
+        """Of a metric that should be low a doc is lost when it goes up."""
+        own = task("exact_match", kind="generate_until", higher=False)
+        verdict = case.add(own, [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]).judge("exact_match <= baseline + 0.4")
+        assert ("2 lost, 1 gained" in verdict.sentence, verdict.outcome) == (True, "passed")
+
+    def test_texts_are_compared_as_a_whole(self, case: Case) -> None:
+        """A baseline keeps no texts; its value stands for the same docs only."""
+        own = task("bleu", kind="generate_until")
+        now, before = [["a b c d e", "a b c d e"]] * 2, [["a b c d e", "a b c d x"]] * 2
+        pytest.importorskip("sacrebleu")
+        case.add(own, now, before)
+        verdict = case.judge("bleu >= baseline - 1")
+        assert verdict.outcome == "passed"
+        assert "bleu 100.0000 (baseline 66.8740) over 2 docs" in verdict.sentence
+        part = Case(case.folder.path.parent).add(own, now[:1], before, total=2)
+        part.drawn = "first"
+        assert part.judge("bleu >= baseline - 1").outcome == "failed"
+        assert (
+            "bleu cannot be worked out from what the baseline keeps of a part" in part.judge("bleu > baseline").sentence
+        )
+
+
+class TestRefusals:
+    def test_no_baseline_is_named(self, case: Case) -> None:
+        verdict = case.add(task(), hits(9)).judge("acc >= baseline - 0.02", baseline="")
+        assert (verdict.outcome, "name one with --llmeval-baseline" in verdict.sentence) == ("failed", True)
+
+    def test_a_task_without_one(self, case: Case) -> None:
+        case.add(task(name="u"), hits(9), hits(9))
+        results = docs(task(), hits(9))
+        case.parts = [Part(task(), results, 9, compare_task(case.folder, task(), Settings(), results))]
+        verdict = case.judge("acc >= baseline - 0.02")
+        assert verdict.outcome == "failed"
+        assert verdict.sentence.endswith("it cannot be compared with baseline 'main': it has nothing of task t")
+
+    def test_docs_without_partners(self, case: Case) -> None:
+        case.add(task(), hits(9), hits(8))
+        verdict = case.judge("acc >= baseline - 0.9")
+        assert verdict.outcome == "failed"
+        assert verdict.sentence.endswith("with baseline 'main': it lacks 1 doc (doc[8]) of the run")
+        lenient = case.judge("acc >= baseline - 0.9", ignore_unpaired=True)
+        assert lenient.outcome == "passed"
+        assert "over 8 docs" in lenient.sentence.replace("on 8 of 9 docs", "over 8 docs")
+        assert lenient.sentence.endswith("1 docs of the run are not in the baseline")
+
+    def test_numbers_that_are_none(self, case: Case) -> None:
+        own = task("perplexity", kind="loglikelihood")
+        verdict = case.add(own, [-1.0, math.nan], [-1.0, -1.0]).judge("perplexity <= baseline + 5%")
+        assert (verdict.outcome, verdict.sentence.split("; ")[-1]) == ("failed", "perplexity is not a finite number")
+
+    def test_the_docs_must_be_known(self, case: Case) -> None:
+        summary = summarize_task(task(), docs(task(), hits(3)), n_total=3, num_fewshot=None, bootstrap_iters=0)
+        for entry in ("acc >= 0 @ 0.95", "acc >= baseline - 0.9", "acc stays right"):
+            assert judge(parse_gate(entry, path=PATH, line=1), summary).outcome == "failed"
+
+    @pytest.mark.parametrize("entry", ["acc >= baseline - 0.9", "acc >= baseline - 0.9 @ 0.95", "acc stays right"])
+    def test_a_limit_compares_the_same_docs(self, case: Case, entry: str) -> None:
+        """l: 20 docs against their own 20 partners of 1,000."""
+        case.add(task(), hits(20), hits(20, 980), total=1000).drawn = "first"
+        verdict = case.judge(entry)
+        assert verdict.outcome == "passed"
+        assert "on 20 of 1,000 docs" in verdict.sentence
+
+
+class TestConfidence:
+    def test_one_line_of_numbers(self, case: Case) -> None:
+        """38 lost and 15 gained of 1,221: McNemar's exact p is .0022."""
+        before, now = hits(38, 15, 500, 668), [*hits(0, 38), *hits(15), *hits(500, 668)]
+        verdict = case.add(task(), now, before).judge("acc >= baseline - 0.02 @ 0.95")
+        bounds = _stats.paired_bounds(38, 15, 1221, 0.95)
+        seen = _stats.detectable_drop(1221, 53 / 1221, 0.95, margin=0.02)
+        assert verdict.outcome == "inconclusive"
+        assert verdict.sentence == (
+            "t: acc 0.4218 (baseline 0.4406) over 1,221 docs, required >= baseline - 0.02 @ 0.95; drop 0.0188 "
+            f"[{-bounds.high:.4f}, {-bounds.low:.4f}], 38 lost, 15 gained, p = 0.0022; could see a drop of {seen:.4f}"
+        )
+        assert verdict.numbers["detectable_drop"] == pytest.approx(seen)
+
+    @pytest.mark.parametrize(
+        ("lost", "outcome"), [(0, "passed"), (5, "passed"), (20, "inconclusive"), (26, "inconclusive"), (50, "failed")]
+    )
+    def test_outcomes(self, case: Case, lost: int, outcome: str) -> None:
+        """Of 1,000 docs at most 2 % may be lost: as the bounds have it."""
+        verdict = case.add(task(), hits(0, lost, 1000 - lost), hits(1000)).judge("acc >= baseline - 0.02 @ 0.95")
+        bounds = _stats.paired_bounds(lost, 0, 1000, 0.95)
+        assert verdict.outcome == outcome
+        assert (bounds.low >= -0.02, bounds.high < -0.02) == (outcome == "passed", outcome == "failed")
+        assert (verdict.against is not None) == (outcome == "failed")
+
+    def test_the_p_of_a_failure_is_that_of_its_margin(self, case: Case) -> None:
+        verdict = case.add(task(), hits(0, 50, 950), hits(1000)).judge("acc >= baseline - 0.02 @ 0.95")
+        assert verdict.against == pytest.approx(_stats.drop_p(50, 0, 1000, 0.02))
+        assert verdict.against < 0.05
+
+    def test_improvements(self, case: Case) -> None:
+        case.add(task(), hits(60, 40), hits(40, 60))
+        assert case.judge("acc > baseline @ 0.95").outcome == "passed"
+        assert case.judge("acc >= baseline + 0.2 @ 0.95").outcome == "inconclusive"
+        assert case.judge("acc >= baseline + 0.4 @ 0.95").outcome == "failed"
+
+    def test_real_values(self, case: Case) -> None:
+        """Every doc one nat worse, or not at all: perplexity rises by the factor e."""
+        own = task("perplexity", kind="loglikelihood")
+        before = [-2.0 - 0.01 * i for i in range(30)]
+        worse = case.add(own, [ll - 1 + 0.001 * i for i, ll in enumerate(before)], before)
+        failed = worse.judge("perplexity <= baseline + 10% @ 0.95")
+        assert failed.outcome == "failed"
+        assert failed.against is not None
+        assert failed.against < 0.001
+        rise = math.exp(2.145) * (math.exp(1 - 0.0145) - 1)
+        assert failed.numbers["difference"] == pytest.approx(rise, rel=1e-6)
+        assert failed.numbers["difference_low"] < rise < failed.numbers["difference_high"]
+        assert worse.judge("perplexity <= baseline + 200% @ 0.95").outcome == "passed"
+        assert worse.judge("perplexity <= baseline + 30 @ 0.95").outcome == "passed"
+        assert worse.judge("perplexity <= baseline + 10 @ 0.95").outcome == "failed"
+
+    def test_a_score_per_word(self, case: Case) -> None:
+        own = task("word_perplexity", kind="loglikelihood_rolling")
+        before = [[-10.0 - i, 5 + i % 3] for i in range(20)]
+        same = case.add(own, before, before)
+        assert same.judge("word_perplexity <= baseline + 1% @ 0.95").outcome == "passed"
+        assert same.judge("word_perplexity <= 1000 @ 0.95").outcome == "passed"
+        assert same.judge("word_perplexity <= 2 @ 0.95").outcome == "failed"
+
+    def test_floors(self, case: Case) -> None:
+        """7 of 20: Clopper and Pearson's one-sided bounds at .95."""
+        case.add(task(), hits(7, 13))
+        bounds = _stats.exact_bounds(7, 20, 0.95)
+        outcomes = {
+            f"acc >= {limit} @ 0.95": case.judge(f"acc >= {limit} @ 0.95").outcome for limit in (0.15, 0.3, 0.6)
+        }
+        assert list(outcomes.values()) == ["passed", "inconclusive", "failed"]
+        assert 0.15 < bounds.low < 0.3 < bounds.high < 0.6
+        verdict = case.judge("acc >= 0.3 @ 0.95")
+        assert f"it lies in [{bounds.low:.4f}, {bounds.high:.4f}]" in verdict.sentence
+        assert "could see a shortfall of 0." in verdict.sentence
+        failed = case.judge("acc >= 0.6 @ 0.95")
+        # The binomial probability of 7 hits or fewer of 20 at .6.
+        exact = sum(math.comb(20, k) * 0.6**k * 0.4 ** (20 - k) for k in range(8))
+        assert failed.against == pytest.approx(exact, rel=1e-6)
+        assert case.judge({"metric": "acc", "max": 0.1, "confidence": 0.95}).outcome == "failed"
+        assert case.judge({"metric": "acc", "min": 0.1, "max": 0.9, "confidence": 0.95}).outcome == "passed"
+
+    def test_clusters(self, case: Case, tmp_path: Path) -> None:
+        """Ten copies of ten answers are ten answers: the bounds are those of the passages."""
+        own = task(metadata={"cluster": "passage"})
+        answers = [float(i < 7) for i in range(10) for _ in range(10)]
+        names = [str(i) for i in range(10) for _ in range(10)]
+        clustered = case.add(own, answers, hits(100), clusters=names)
+        alone = Case(tmp_path / "x").add(task(), answers, hits(100))
+        for entry, outcomes in {
+            "acc >= 0.6 @ 0.95": ("inconclusive", "passed"),
+            "acc >= baseline - 0.2 @ 0.95": ("inconclusive", "failed"),
+        }.items():
+            assert (clustered.judge(entry).outcome, alone.judge(entry).outcome) == outcomes
+
+    def test_what_is_no_number(self, case: Case) -> None:
+        own = task(process_results=max)
+        verdict = case.add(own, [0.5, 0.5], [0.5, 0.5])
+        case.parts[0].results[0].scores["none"]["acc"] = 0.25  # type: ignore[index]
+        assert verdict.judge("acc >= 0.1 @ 0.95").outcome == "inconclusive"
+
+
+class TestThisDataSet:
+    def test_a_whole_run_is_certain(self, case: Case) -> None:
+        case.add(task(), hits(7, 13), hits(8, 12))
+        assert case.judge("acc >= 0.35 @ 0.95 dataset").outcome == "passed"
+        assert case.judge("acc >= 0.36 @ 0.95 dataset").outcome == "failed"
+        assert case.judge("acc >= baseline - 0.05 @ 0.95 dataset").outcome == "passed"
+        assert case.judge("acc >= baseline - 0.04 @ 0.95 dataset").outcome == "failed"
+        assert "the whole data set was run" in case.judge("acc >= 0.36 @ 0.95 dataset").sentence
+
+    def test_a_random_sample(self, case: Case) -> None:
+        case.add(task(), hits(60, 20), hits(80), total=100).drawn = "random"
+        bounds = _stats.finite_bounds(60, 80, 100, 0.95)
+        verdict = case.judge("acc >= 0.6 @ 0.95 dataset")
+        assert f"it lies in [{bounds.low:.4f}, {bounds.high:.4f}]" in verdict.sentence
+        assert (verdict.outcome, bounds.low >= 0.6) == ("passed", True)
+        # At least 20 of the 100 are lost, and hardly any can be gained.
+        assert case.judge("acc >= baseline - 0.15 @ 0.95 dataset").outcome == "failed"
+        assert case.judge("acc >= baseline - 0.4 @ 0.95 dataset").outcome == "passed"
+
+    def test_the_first_docs_show_what_is_certain_only(self, case: Case) -> None:
+        case.add(task(), hits(60, 20), hits(80), total=100).drawn = "first"
+        for entry, outcome in {
+            "acc >= 0.6 @ 0.95 dataset": "passed",
+            "acc >= 0.61 @ 0.95 dataset": "inconclusive",
+            "acc >= 0.81 @ 0.95 dataset": "failed",
+            "acc >= baseline - 0.4 @ 0.95 dataset": "passed",
+            "acc >= baseline - 0.2 @ 0.95 dataset": "inconclusive",
+        }.items():
+            assert case.judge(entry).outcome == outcome, entry
+        said = case.judge("acc >= 0.5 @ 0.95").sentence
+        assert said.endswith("the first 80 docs are no random sample of the others")
+
+    def test_real_values_of_a_sample(self, case: Case) -> None:
+        """The bounds shrink by sqrt(1 - 30/40), that is by half."""
+        own = task("perplexity", kind="loglikelihood")
+        lls = [-2.0 - 0.01 * i for i in range(30)]
+        case.add(own, lls, lls, total=40).drawn = "random"
+        many, this = (case.judge(f"perplexity <= 9 @ 0.95{scope}").numbers for scope in ("", " dataset"))
+        assert math.log(this["high"] / this["low"]) == pytest.approx(math.log(many["high"] / many["low"]) / 2)
+        case.drawn = "first"
+        assert case.judge("perplexity <= 9 @ 0.95 dataset").outcome == "inconclusive"
+
+
+class TestGroups:
+    def group(self, *, by_size: bool) -> Group:
+        return Group("g", PATH, ("a", "b"), metrics=(GroupMetric("acc", weight_by_size=by_size),))
+
+    def two(self, case: Case) -> Case:
+        case.add(task(name="a"), hits(3, 1), hits(4))
+        return case.add(task(name="b"), hits(4, 12), hits(4, 12))
+
+    @pytest.mark.parametrize(("by_size", "now", "before"), [(True, 0.35, 0.4), (False, 0.5, 0.625)])
+    def test_both_sides_have_the_groups_own_weights(self, case: Case, by_size: bool, now: float, before: float) -> None:
+        """B33: 3 of 4 and 4 of 16, before 4 of 4 and 4 of 16."""
+        group = self.group(by_size=by_size)
+        drop = round(before - now, 6)
+        verdict = self.two(case).judge(f"acc >= baseline - {drop}", group)
+        assert (verdict.outcome, verdict.numbers["acc"], verdict.numbers["acc_baseline"]) == ("passed", now, before)
+        assert "over 20 docs in 2 tasks" in verdict.sentence
+        assert case.judge(f"acc > baseline - {drop}", group).outcome == "failed"
+
+    def test_docs_are_pooled(self, case: Case) -> None:
+        verdict = self.two(case).judge("acc >= baseline - 0.9 @ 0.95", self.group(by_size=True))
+        bounds = _stats.paired_bounds(1, 0, 20, 0.95)
+        assert (verdict.outcome, verdict.numbers["lost"]) == ("passed", 1)
+        assert verdict.numbers["difference_low"] == bounds.low
+
+    def test_an_average_of_tasks_has_bounds_of_its_own(self, case: Case) -> None:
+        """Its standard error is the root of the summed squares of the tasks', over their number."""
+        case.add(task(name="a"), hits(20, 20)).add(task(name="b"), hits(8, 2))
+        verdict = case.judge("acc >= 0.3 @ 0.95", self.group(by_size=False))
+        tasks = [0.25 / 40, 0.16 / 10]
+        stderr = math.sqrt(sum(tasks)) / 2
+        low, high = verdict.numbers["low"], verdict.numbers["high"]
+        assert verdict.outcome == "passed"
+        assert (low + high) / 2 == pytest.approx(0.65)
+        assert (high - low) / 2 / stderr == pytest.approx(1.68, abs=0.03)
+
+    def test_what_one_task_lacks_fails_the_group(self, case: Case) -> None:
+        case.add(task(name="a"), hits(4), hits(4)).add(task(name="b"), hits(4))
+        case.parts[1] = Part(
+            case.parts[1].task,
+            case.parts[1].results,
+            4,
+            compare_task(case.folder, case.parts[1].task, Settings(), case.parts[1].results),
+        )
+        verdict = case.judge("acc >= baseline - 0.9", self.group(by_size=True))
+        assert verdict.outcome == "failed"
+        assert verdict.sentence.endswith("with baseline 'main': b: it has nothing of task b")
+
+    def test_a_part_of_a_groups_data(self, case: Case) -> None:
+        case.add(task(name="a"), hits(3, 1), hits(4), total=9).add(task(name="b"), hits(4), hits(4), total=9)
+        case.drawn = "random"
+        for entry in ("acc >= 0 @ 0.95 dataset", "acc >= baseline - 0.9 @ 0.95 dataset"):
+            verdict = case.judge(entry, self.group(by_size=True))
+            assert (verdict.outcome, "is not known from a part of them" in verdict.sentence) == ("inconclusive", True)
+
+
+class TestStayingRight:
+    def test_all(self, case: Case) -> None:
+        case.add(task(), [1.0, 0.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0])
+        verdict = case.judge("acc stays right")
+        assert verdict.outcome == "failed"
+        assert verdict.sentence.endswith("required to stay right; 1 doc of 2 became wrong: doc[1]")
+        assert verdict.numbers["lost"] == 1
+
+    def test_gains_do_not_outweigh(self, case: Case) -> None:
+        assert case.add(task(), hits(9), hits(5, 4)).judge("acc stays right").outcome == "passed"
+
+    @pytest.mark.parametrize(
+        ("named", "outcome", "said"),
+        [
+            ([0, 2], "passed", "0 docs of 1 became wrong"),
+            ([0, 1], "failed", "became wrong: doc[1]"),
+            ([3], "failed", "wrong already in the baseline: doc[3]"),
+            ([0, 7], "failed", "doc[7] not among the docs that were compared"),
+        ],
+    )
+    def test_named_docs(self, case: Case, named: list[int], outcome: str, said: str) -> None:
+        case.add(task(), [1.0, 0.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0])
+        verdict = case.judge({"metric": "acc", "must_stay_right": named})
+        assert (verdict.outcome, said in verdict.sentence) == (outcome, True)
+
+    def test_named_docs_under_a_limit(self, case: Case) -> None:
+        case.add(task(), hits(4), hits(4), total=9).drawn = "first"
+        some = case.judge({"metric": "acc", "must_stay_right": [0, 7]})
+        assert (some.outcome, "doc[7] not among the docs that were asked for" in some.sentence) == ("passed", True)
+        assert case.judge({"metric": "acc", "must_stay_right": [7, 8]}).outcome == "failed"
+
+    def test_what_is_neither(self, case: Case) -> None:
+        verdict = case.add(task(), [0.5, 1.0], [0.5, 1.0]).judge("acc stays right")
+        assert (verdict.outcome, "does not say of every doc" in verdict.sentence) == ("failed", True)
+
+    def test_where_less_is_better_0_is_right(self, case: Case) -> None:
+        own = task("exact_match", kind="generate_until", higher=False)
+        assert case.add(own, [1.0, 0.0], [0.0, 1.0]).judge("exact_match stays right").sentence.endswith("wrong: doc[0]")
+
+
+def failing(p: float) -> Verdict:
+    return Verdict("failed", f"p {p}", {}, p)
+
+
+class TestFamilies:
+    def test_holm(self) -> None:
+        """At .05 over three: .01 < .05/3, .03 > .05/2."""
+        members = [
+            Member("a", failing(0.01), frozenset("a")),
+            Member("b", failing(0.03), frozenset("b")),
+            Member("c", Verdict("passed", "fine"), frozenset("c")),
+        ]
+        first, second, third = (in_family(name, members, 0.95) for name in "abc")
+        assert (first.outcome, first.sentence) == ("failed", "p 0.01; Holm over 3 gates")
+        assert second.outcome == "inconclusive"
+        assert second.sentence == "p 0.03; alone it would fail (p = 0.03 for its margin), Holm over 3 gates it does not"
+        assert third == members[2].verdict
+
+    def test_gates_without_a_p_count_and_stay_what_they_are(self) -> None:
+        broken = Verdict("failed", "no docs were evaluated")
+        members = [Member("a", failing(0.03), frozenset("a")), Member("b", broken, frozenset("b"))]
+        assert in_family("a", members, 0.95).outcome == "inconclusive"
+        assert in_family("b", members, 0.95) == broken
+
+    def test_alone(self) -> None:
+        assert in_family("a", [Member("a", failing(0.03), frozenset("a"))], 0.95) == failing(0.03)
+
+    def test_along_the_tree(self) -> None:
+        """The group has the whole error; below it the one task that fails inherits its share."""
+        members = [
+            Member("g", failing(0.04), frozenset("abcd")),
+            Member("a", failing(0.012), frozenset("a")),
+            *(Member(name, Verdict("inconclusive", "?"), frozenset(name)) for name in "bcd"),
+        ]
+        assert in_family("g", members, 0.95).outcome == "failed"
+        assert in_family("a", members, 0.95).outcome == "failed"
+        assert in_family("a", members, 0.95).sentence.endswith("down the tree of 5 gates")
+        above = [Member("g", Verdict("passed", "fine"), frozenset("abcd")), *members[1:]]
+        assert in_family("a", above, 0.95).outcome == "inconclusive"
+
+
+def test_ids_come_from_the_gate_and_its_owner() -> None:
+    entries = (("acc >= 0.3", 1), ({"metric": "acc", "max_drop": 0.01, "confidence": 0.95}, 2))
+    assert [gate.id for gate in gates_for(task(gates=entries))] == ["acc", "acc.drop"]
