@@ -76,6 +76,10 @@ class Bisection:
         self.conclusion: list[str] = []
         if session.config.getoption("dist", "no") != "no":
             raise SettingError("--llmeval-bisect: loads one checkpoint after the other; run it without -n")
+        if session.reference.updating:
+            raise SettingError(
+                "--llmeval-update-baseline: writes the answers of one model; run it without --llmeval-bisect"
+            )
 
     @pytest.hookimpl(trylast=True)  # after -m and -k, which choose the gates
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -127,7 +131,7 @@ class Bisection:
         try:
             append_lines(["## llmeval: bisect\n", *(f"{line}  " for line in self.conclusion), ""], os.environ)
         except SettingError as error:
-            self.session.unwritten = True
+            self.session.unsound = True
             terminalreporter.write_line(f"ERROR: {error}", red=True)
 
     def _looks_only(self) -> bool:
@@ -188,12 +192,13 @@ class Bisection:
     def _verdicts(self, name: str, lm: LM, items: Sequence[pytest.Item]) -> dict[str, Verdict]:
         session, verdicts = self.session, {}
         session.name_model(name, lm)
-        for item in items:
-            owner, found = owner_of(item), gate_of(item)
-            if owner is None or session.excuse(owner):
-                continue
+        asked = [(item, owner, gate_of(item)) for item in items if (owner := owner_of(item))]
+        for _, owner, found in asked:
             session.score_scope(owner, name, lm, skip=nothing)
-            if found is None:
+            if found:
+                session.join_family(name, owner, found.gate)
+        for item, owner, found in asked:
+            if found is None or session.excuse(owner, found.gate):
                 continue
             # A gate that fails for lack of answers says nothing of the checkpoint.
             if lacking := session.missing(owner, name) or self._refused(owner, name):
