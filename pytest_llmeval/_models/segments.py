@@ -137,4 +137,4 @@ def _alternatives(pattern: str) -> list[str]:
 
 def _reaches_over(token: Any) -> bool:
     """Whether an added token, which is found before all else, may hold both sides of a cut."""
-    return "\n" in token.content or (token.rstrip and token.content[-1:].isalnum())
+    return "\n" in token.content or bool(token.rstrip and token.content[-1:].isalnum())
