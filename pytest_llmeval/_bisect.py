@@ -194,14 +194,16 @@ class Bisection:
         session.name_model(name, lm)
         asked = [(item, owner, gate_of(item)) for item in items if (owner := owner_of(item))]
         for _, owner, found in asked:
-            session.score_scope(owner, name, lm, skip=nothing)
             if found:
                 session.join_family(name, owner, found.gate)
+        for _, owner, found in asked:
+            session.score_scope(owner, name, lm, skip=nothing, gate=found.gate if found else None)
         for item, owner, found in asked:
             if found is None or session.excuse(owner, found.gate):
                 continue
             # A gate that fails for lack of answers says nothing of the checkpoint.
-            if lacking := session.missing(owner, name) or self._refused(owner, name):
+            proven = session.proof(owner, name, found.gate)
+            if lacking := (None if proven else session.missing(owner, name)) or self._refused(owner, name):
                 raise UndecidedError(f"{name} cannot be judged: {item.nodeid}: {lacking}")
             verdicts[item.nodeid] = session.verdict(owner, name, found.gate)
         if not verdicts:

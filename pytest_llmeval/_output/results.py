@@ -59,6 +59,11 @@ def result_dict(run: Run) -> dict[str, Any]:
             "format": FORMAT_VERSION,
             "variant": run.variant,
             "errors": _errors(run.tasks),
+            "stopped_early": {
+                task.task.name: {"docs": task.summary.n, "docs_total": task.summary.n_total}
+                for task in run.tasks
+                if task.summary.stopped_early
+            },
             "gates": {nodeid: _verdict(verdict) for nodeid, verdict in run.verdicts.items()},
         },
     }
