@@ -23,8 +23,8 @@ from pytest_llmeval._history import first_bad
 from pytest_llmeval._items import gate_of
 from pytest_llmeval._report import append_lines
 from pytest_llmeval._run import owner_of
+from pytest_llmeval._scope import score_scope
 from pytest_llmeval._session import Session
-from pytest_llmeval._session import nothing
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts import Verdict
@@ -197,7 +197,7 @@ class Bisection:
             if found:
                 session.join_family(name, owner, found.gate)
         for _, owner, found in asked:
-            session.score_scope(owner, name, lm, skip=nothing, gate=found.gate if found else None)
+            score_scope(session, owner, name, lm, gate=found.gate if found else None)
         for item, owner, found in asked:
             if found is None or session.excuse(owner, found.gate):
                 continue

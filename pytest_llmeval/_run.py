@@ -23,9 +23,10 @@ from pytest_llmeval._gates import Gate
 from pytest_llmeval._items import gate_of
 from pytest_llmeval._items import variant_of
 from pytest_llmeval._results import DocResult
+from pytest_llmeval._scope import nothing
+from pytest_llmeval._scope import score_scope
 from pytest_llmeval._session import Session
 from pytest_llmeval._session import is_worker
-from pytest_llmeval._session import nothing
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 
@@ -96,7 +97,7 @@ def run_gate(session: Session, item: pytest.Item, owner: Task | Group, gate: Gat
     if not _complete(session, item, owner, lm, gate):
         return
     for other in session.relatives(owner, variant, gate):
-        session.score_scope(other, variant, lm, skip=nothing)
+        score_scope(session, other, variant, lm)
     verdict = session.verdict(owner, variant, gate)
     session.verdicts[variant, item.nodeid] = verdict
     item.user_properties.extend(verdict.numbers.items())
@@ -119,7 +120,7 @@ def _complete(session: Session, item: pytest.Item, owner: Task | Group, lm: LM, 
     """Have what is missing in a scope answered; False on a worker, where the controller judges."""
     worker = is_worker(item.config)
     skip = _left_to_others(session, item) if worker else nothing
-    session.score_scope(owner, variant_of(item), lm, skip=skip, gate=gate)
+    score_scope(session, owner, variant_of(item), lm, skip=skip, gate=gate)
     if not worker and (reason := session.excuse(owner, gate)):
         pytest.skip(reason)
     return not worker

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from dataclasses import replace
@@ -230,80 +229,12 @@ class Session:
             docs = [doc for doc in docs if doc // self.chunk == index // self.chunk]
         return docs
 
-    def score_scope(
-        self,
-        owner: Task | Group,
-        variant: str,
-        lm: LM,
-        *,
-        skip: Callable[[Task, int], bool],
-        gate: Gate | None = None,
-    ) -> None:
-        """Have all docs of a scope answered but those that `skip` leaves to others, or that `gate` does not need.
-
-        A task that cannot be answered keeps no other from it; why is remembered, and then `missing`.
-        """
-        if self.early is not None and gate is not None:
-            self._score_until_proven(self.early, owner, variant, lm, skip, gate)
-            return
-        for task in self.leaves(owner):
-            try:
-                self._score(task, variant, lm, skip)
-            except LLMEvalError as error:
-                self.remember(error, variant, task)
-
-    def _score_until_proven(
-        self,
-        early: EarlyStop,
-        owner: Task | Group,
-        variant: str,
-        lm: LM,
-        skip: Callable[[Task, int], bool],
-        gate: Gate,
-    ) -> None:
-        """Wave by wave in random order. On a worker, where others look at these docs too, until all are content."""
-        tasks = {task.name: task for task in self.leaves(owner)}
-        # Without docs this opens the data and finds what keeps the task from being answered.
-        if not all(self._is_answered(task, variant, lm, []) for task in tasks.values()):
-            return
-        waiting = [(name, doc) for name, doc in early.order(owner) if not skip(tasks[name], doc)]
-        while waiting and not self._is_proven(early, owner, variant, gate):
-            known = {name: self.evaluation.ledger.of(variant, name) for name in tasks}
-            waiting = [(name, doc) for name, doc in waiting if doc not in known[name]]
-            wave: dict[str, list[int]] = {}
-            for name, doc in waiting[: early.wave(early.known(owner, variant), len(tasks))]:
-                wave.setdefault(name, []).append(doc)
-            if not all(self._is_answered(tasks[name], variant, lm, docs) for name, docs in wave.items()):
-                return
-
-    def _is_answered(self, task: Task, variant: str, lm: LM, docs: list[int]) -> bool:
-        """Have docs of a task answered; False if that cannot be, and why is remembered."""
-        known = len(self.evaluation.ledger.of(variant, task.name))
-        asked = self.evaluation.sizes.get(task.name, (len(docs), 0))[0]
-        report = self.progress.of(task.name)
-        progress = None if report is None else lambda done, _: report(known + done, asked)
-        try:
-            self.evaluation.score(lm, variant, task, docs, progress)
-        except LLMEvalError as error:
-            self.remember(error, variant, task)
-            return False
-        return True
-
-    def _is_proven(self, early: EarlyStop, owner: Task | Group, variant: str, gate: Gate) -> bool:
-        if is_worker(self.config):
-            return early.is_settled(self.leaves(owner), variant)
-        return early.proof(owner, variant, gate) is not None
-
     def remember(self, error: LLMEvalError, variant: str, task: Task) -> None:
         """Keep why a task has no results, for its gates."""
         if isinstance(error, ModelError):
             self.unasked[variant, task.name] = str(error)
         else:
             self.lacking[task.name] = str(error)
-
-    def _score(self, task: Task, variant: str, lm: LM, skip: Callable[[Task, int], bool]) -> None:
-        docs = [index for index in self.evaluation.open(task).asked if not skip(task, index)]
-        self.evaluation.score(lm, variant, task, docs, self.progress.of(task.name))
 
     def verdict(self, owner: Task | Group, variant: str, gate: Gate) -> Verdict:
         """What becomes of a gate, the others of its rule considered."""
@@ -365,7 +296,7 @@ class Session:
         self.name_model(variant, lm)
         self.collected.update({value.name: value for value in (*self.leaves(owner), owner)})
         for task in self.leaves(owner):
-            self._score(task, variant, lm, nothing)
+            self.evaluation.score(lm, variant, task, self.evaluation.open(task).asked, self.progress.of(task.name))
         return self.summary(owner, variant)
 
     def summary(self, owner: Task | Group, variant: str) -> Summary:
@@ -381,11 +312,6 @@ class Session:
 
     def failed(self, verdict: Verdict) -> bool:
         return verdict.outcome == "failed" or (verdict.outcome == "inconclusive" and self.inconclusive == "fail")
-
-
-def nothing(task: Task, index: int) -> bool:
-    """Leaves no doc to others."""
-    return False
 
 
 def inline_tasks(group: Group) -> Iterator[Task]:
