@@ -35,8 +35,8 @@ def baseline_lines(session: Session) -> Iterator[Line]:
             yield from _differences(session, variant)
     elif len(variants) > 1:
         yield Line(
-            f"ERROR: --llmeval-update-baseline: a baseline holds the answers of one model, and {len(variants)} answered "
-            f"({', '.join(variants)}): nothing is written",
+            f"ERROR: --llmeval-update-baseline: a baseline holds the answers of one model, and {len(variants)} "
+            f"answered ({', '.join(variants)}): nothing is written",
             is_error=True,
         )
     else:
@@ -66,7 +66,7 @@ def _differences(session: Session, variant: str) -> Iterator[Line]:
     """What does not pair, task by task, and which tasks flipped."""
     parts = [session.part(task, variant) for task in scored_tasks(session, variant)]
     told = [(part, problems) for part in parts if (problems := _problems(session, part))]
-    head = f"baseline {session.reference.name}"
+    head = f"baseline {session.reference.name}" + (f", {variant}" if variant else "")
     for part, problems in told[:_NAMED]:
         # A task that is new is no mistake where the user lets docs go unpaired.
         is_new = part.comparison is not None and part.comparison.record is None and part.comparison.problem is None

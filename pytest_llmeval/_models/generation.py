@@ -7,18 +7,13 @@ row draws from a random stream of its own, and a row that is done leaves its bat
 from __future__ import annotations
 
 import copy
-import hashlib
 import inspect
-import random
 import warnings
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
-from collections.abc import Mapping
 from collections.abc import Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from dataclasses import field
 from functools import cached_property
 from typing import Any
 from typing import Literal
@@ -26,7 +21,6 @@ from typing import Literal
 import torch
 import transformers
 
-from pytest_llmeval._engine import FinishReason
 from pytest_llmeval._engine import GenerationKwargs
 from pytest_llmeval._engine.prompts import Prompt
 from pytest_llmeval._engine.prompts import samples
@@ -37,18 +31,17 @@ from pytest_llmeval._engine.requests import TokenIds
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models.loading import silence
 from pytest_llmeval._models.scoring import same_logits
+from pytest_llmeval._models.texts import DEFAULT_TOP_K
+from pytest_llmeval._models.texts import WARPERS
+from pytest_llmeval._models.texts import Text
+from pytest_llmeval._models.texts import cumulate
+from pytest_llmeval._models.texts import pick
+from pytest_llmeval._models.texts import warped
+from pytest_llmeval._models.texts import warpers_of
 
 
 #: Steps of `generate` that see the padding as part of the text: such prompts are batched by equal length.
 PADDING_MATTERS = {"no_repeat_ngram_size": 0, "min_length": 0}
-#: Settings of `generate` that its own sampling would use; ours draws by itself, so that rows are independent.
-WARPERS: Mapping[str, Callable[[float], Any]] = {
-    "min_p": transformers.MinPLogitsWarper,
-    "typical_p": transformers.TypicalLogitsWarper,
-    "epsilon_cutoff": transformers.EpsilonLogitsWarper,
-}
-#: The default of transformers, and so of lm_eval, for sampling that names no top_k.
-DEFAULT_TOP_K = 50
 #: Neutral values, with which `generate` takes the likeliest token without advice on settings it does not use.
 GREEDY = {"do_sample": False, "temperature": 1.0, "top_k": DEFAULT_TOP_K, "top_p": 1.0, "typical_p": 1.0, "min_p": None}
 #: Settings that would change what comes back, with what to do instead.
@@ -58,16 +51,40 @@ REFUSED = {
     "eta_cutoff": "use epsilon_cutoff",
     "stop_strings": "name stop strings as until",
 }
-
-
-@dataclass(slots=True)
-class _Text:
-    """One row while it is written."""
-
-    prompt: Prompt
-    stream: random.Random
-    ids: list[int] = field(default_factory=list)
-    reason: FinishReason | None = None
+#: What a generation config may hold without an influence on which token `generate` finds the likeliest.
+SILENT = frozenset(GREEDY) | {
+    "_from_model_config",
+    "bos_token_id",
+    "cache_implementation",
+    "decoder_start_token_id",
+    "disable_compile",
+    "eos_token_id",
+    "epsilon_cutoff",
+    "eta_cutoff",
+    "max_length",
+    "max_new_tokens",
+    "output_attentions",
+    "output_hidden_states",
+    "output_logits",
+    "output_scores",
+    "pad_token_id",
+    "return_dict_in_generate",
+    "transformers_version",
+    "use_cache",
+}
+#: Values of other settings, besides none and false, that leave everything as it is.
+NEUTRAL = {
+    "diversity_penalty": 0.0,
+    "encoder_repetition_penalty": 1.0,
+    "length_penalty": 1.0,
+    "min_length": 0,
+    "no_repeat_ngram_size": 0,
+    "encoder_no_repeat_ngram_size": 0,
+    "num_beam_groups": 1,
+    "num_beams": 1,
+    "num_return_sequences": 1,
+    "repetition_penalty": 1.0,
+}
 
 
 class PaddedGenerator:
@@ -77,7 +94,7 @@ class PaddedGenerator:
         self._model = model
         named = model.generation_config.eos_token_id
         own = named if isinstance(named, list) else [] if named is None else [named]
-        self._eos_ids = frozenset([*own, *eos_ids])
+        self.eos_ids = frozenset([*own, *eos_ids])
         self._takes_mask = "attention_mask" in inspect.signature(model.forward).parameters
         self._rows_can_leave = True
 
@@ -124,11 +141,11 @@ class PaddedGenerator:
         config = self._config(kwargs)
         if config.num_beams not in (None, 1):
             return [self._search(prompt, config) for prompt in batch]
-        texts = [_Text(prompt, _stream(prompt)) for prompt in batch]
+        texts = [Text.of(prompt) for prompt in batch]
         self._write(texts, config, is_stopped, on_done)
-        return [Completion(tuple(text.ids), text.reason or "length") for text in texts]
+        return [text.completion for text in texts]
 
-    def _write(self, texts: list[_Text], config: Any, is_stopped: IsStopped, on_done: Callable[[Prompt], None]) -> None:
+    def _write(self, texts: list[Text], config: Any, is_stopped: IsStopped, on_done: Callable[[Prompt], None]) -> None:
         """Rounds of `generate`: each ends when half of its rows are done, and the others go on with its cache."""
         ids, mask = left_padded([text.prompt.ids for text in texts])
         cache: dict[str, Any] = {}
@@ -137,13 +154,13 @@ class PaddedGenerator:
         while texts and room > 0:
             config.max_new_tokens = room
             leaving = len(texts) // 2 if self._rows_can_leave else 0
-            draws = [_Draw(self._warpers(kwargs), texts)] if samples(kwargs) else []
+            draws = [_Draw(warpers_of(kwargs, self._model.generation_config), texts)] if samples(kwargs) else []
             output = self._call(
                 ids,
                 mask,
                 config,
                 stopping_criteria=transformers.StoppingCriteriaList(
-                    [_Rows(texts, self._eos_ids, is_stopped, on_done, leaving)]
+                    [_Rows(texts, self.eos_ids, is_stopped, on_done, leaving)]
                 ),
                 logits_processor=transformers.LogitsProcessorList(draws),
                 **cache,
@@ -178,8 +195,20 @@ class PaddedGenerator:
         config.max_new_tokens = prompt.kwargs.max_gen_toks
         output = self._call(*left_padded([prompt.ids]), config)
         written = output.sequences[0, len(prompt.ids) :].tolist()
-        end = next((i for i, token in enumerate(written) if token in self._eos_ids), None)
+        end = next((i for i, token in enumerate(written) if token in self.eos_ids), None)
         return Completion(tuple(written), "length") if end is None else Completion(tuple(written[: end + 1]), "eos")
+
+    def is_plain(self, kwargs: GenerationKwargs) -> bool:
+        """Whether nothing but the model, and the draws of `texts`, decides which token comes next.
+
+        Raises ModelError for settings that cannot be.
+        """
+        config = self._config(kwargs).to_dict()
+        return all(
+            value is None or value is False or (name in NEUTRAL and value == NEUTRAL[name])
+            for name, value in config.items()
+            if name not in SILENT
+        )
 
     def _config(self, kwargs: GenerationKwargs) -> Any:
         """The checkpoint's own settings (a repetition penalty, say) with those of the request over them."""
@@ -187,7 +216,7 @@ class PaddedGenerator:
             if name in REFUSED:
                 raise ModelError(f"generation setting {name!r} is not supported: {REFUSED[name]}")
         config = copy.deepcopy(self._model.generation_config)
-        own = {"eos_token_id": sorted(self._eos_ids) or None, "pad_token_id": 0, "return_dict_in_generate": True}
+        own = {"eos_token_id": sorted(self.eos_ids) or None, "pad_token_id": 0, "return_dict_in_generate": True}
         try:
             with _no_advice():
                 config.update(**GREEDY, **own, use_cache=True, disable_compile=True)
@@ -198,28 +227,13 @@ class PaddedGenerator:
             raise ModelError(f"generation setting {next(iter(unknown))!r} is unknown to transformers")
         return config
 
-    def _warpers(self, kwargs: GenerationKwargs) -> list[Any]:
-        """How a distribution is reshaped before a token is drawn, in the order of transformers.
-
-        What the request does not say is as the checkpoint's generation config has it.
-        """
-        own = self._model.generation_config
-        top_k = _first(kwargs.top_k, own.top_k, DEFAULT_TOP_K)
-        top_p = _first(kwargs.top_p, own.top_p, 1.0)
-        warpers: list[Any] = [transformers.TemperatureLogitsWarper(kwargs.temperature)]
-        if top_k > 0:
-            warpers.append(transformers.TopKLogitsWarper(top_k))
-        if top_p < 1:
-            warpers.append(transformers.TopPLogitsWarper(top_p))
-        return warpers + [make(kwargs.extra[name]) for name, make in WARPERS.items() if kwargs.extra.get(name)]
-
 
 class _Rows(transformers.StoppingCriteria):
     """Notes every new token in its row, says which rows are done, and ends the round when `leaving` are left."""
 
     def __init__(
         self,
-        texts: list[_Text],
+        texts: list[Text],
         eos_ids: frozenset[int],
         is_stopped: IsStopped,
         on_done: Callable[[Prompt], None],
@@ -240,35 +254,23 @@ class _Rows(transformers.StoppingCriteria):
         done = [self._over or text.reason is not None for text in self._texts]
         return torch.tensor(done, device=input_ids.device)
 
-    def _note(self, text: _Text, token: int) -> None:
-        if text.reason is not None:
-            return
-        text.ids.append(token)
-        if token in self._eos_ids:
-            text.reason = "eos"
-        elif self._is_stopped(text.ids, text.prompt.kwargs):
-            text.reason = "stop"
-        if text.reason is not None:
-            self._on_done(text.prompt)
+    def _note(self, text: Text, token: int) -> None:
+        if text.reason is None:
+            text.note(token, self._eos_ids, self._is_stopped)
+            if text.reason is not None:
+                self._on_done(text.prompt)
 
 
 class _Draw(transformers.LogitsProcessor):
     """Draws each row's next token from the row's own stream, and leaves it as the only possible one."""
 
-    def __init__(self, warpers: list[Any], texts: list[_Text]) -> None:
+    def __init__(self, warpers: list[Any], texts: list[Text]) -> None:
         self._warpers = warpers
         self._texts = texts
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        for warper in self._warpers:
-            scores = warper(input_ids, scores)
-        # Metal has no float64.
-        exact = torch.float32 if scores.device.type == "mps" else torch.float64
-        cumulated = scores.softmax(-1, dtype=exact).cumsum(-1)
-        at = torch.tensor([text.stream.random() for text in self._texts], dtype=exact, device=scores.device)
-        drawn = torch.searchsorted(cumulated, at[:, None] * cumulated[:, -1:], right=True)
-        drawn = drawn.clamp(max=scores.shape[-1] - 1)
-        return torch.full_like(scores, -torch.inf).scatter_(1, drawn, 0.0)
+        drawn = pick(cumulate(warped(scores, self._warpers)), [text.draw() for text in self._texts])
+        return torch.full_like(scores, -torch.inf).scatter_(1, drawn[:, None], 0.0)
 
 
 @contextmanager
@@ -293,13 +295,3 @@ def left_padded(rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tens
 
 def _padding_shows(config: Any) -> bool:
     return any(getattr(config, name, None) not in (None, neutral) for name, neutral in PADDING_MATTERS.items())
-
-
-def _stream(prompt: Prompt) -> random.Random:
-    """One random stream for each prompt, seed and repeat, the same on every machine and in every batch."""
-    name = repr((prompt.ids, prompt.kwargs.seed, prompt.kwargs.repeat)).encode()
-    return random.Random(hashlib.blake2b(name).digest())  # noqa: S311 it draws tokens
-
-
-def _first(*values: Any) -> Any:
-    return next(value for value in values if value is not None)

@@ -23,6 +23,7 @@ from pytest_llmeval._engine.stops import cut_at_stops
 from pytest_llmeval._errors import LLMEvalWarning
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models.arguments import ModelArgs
+from pytest_llmeval._models.choosing import choose_engine
 from pytest_llmeval._models.devices import choose_device
 from pytest_llmeval._models.devices import free_memory
 from pytest_llmeval._models.devices import share_processors
@@ -31,7 +32,6 @@ from pytest_llmeval._models.fingerprint import fingerprint_of
 from pytest_llmeval._models.loading import Loader
 from pytest_llmeval._models.sharing import Encodings
 from pytest_llmeval._models.specs import Source
-from pytest_llmeval._models.tree import choose_engine
 
 
 #: The window of a model whose config and tokenizer say nothing about one.

@@ -51,7 +51,7 @@ class PaddedEngine:
         self._written = _Batches(written)
         with evaluating(model):
             self.scorer = PaddedScorer(model)
-        self._generator = PaddedGenerator(model, eos_ids)
+        self.generator = PaddedGenerator(model, eos_ids)
 
     def score(self, requests: Sequence[TokenRequest], on_progress: OnProgress) -> list[Loglikelihood]:
         answers: dict[int, Loglikelihood] = {}
@@ -77,8 +77,8 @@ class PaddedEngine:
             on_progress(len(ended), len(requests))
 
         with evaluating(self._model):
-            for group in self._generator.groups(plan_prompts(requests)):
-                written = self._written.run(group, lambda batch: self._generator.run(batch, is_stopped, end))
+            for group in self.generator.groups(plan_prompts(requests)):
+                written = self._written.run(group, lambda batch: self.generator.run(batch, is_stopped, end))
                 for batch, completions in written:
                     for prompt, completion in zip(batch, completions, strict=True):
                         answers |= dict.fromkeys(prompt.places, completion)

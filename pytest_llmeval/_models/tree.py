@@ -2,30 +2,29 @@
 
 A pass reads whole subtrees as one row. `position_ids` are depths, and a mask of four dimensions lets each token
 see its ancestors alone, as it would in a sequence of its own. What sequences share beyond a pass waits in a KV cache.
-Not every model takes such masks, or can do without its state: `proven_reach` tries, and what it finds decides.
+Not every model takes such masks, or can do without its state: `choosing` tries, and what it finds decides.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-import random
-import re
-from collections.abc import Iterable
+from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import cached_property
 from typing import Any
+from typing import Protocol
 
 import torch
 import transformers
 
 from pytest_llmeval._engine import Loglikelihood
 from pytest_llmeval._engine.batches import Question
-from pytest_llmeval._engine.batches import plan_rows
 from pytest_llmeval._engine.blocks import blocks
 from pytest_llmeval._engine.requests import Completion
-from pytest_llmeval._engine.requests import Engine
 from pytest_llmeval._engine.requests import GenerationRequest
 from pytest_llmeval._engine.requests import IsStopped
 from pytest_llmeval._engine.requests import OnProgress
@@ -36,16 +35,14 @@ from pytest_llmeval._engine.tree import Pass
 from pytest_llmeval._engine.tree import Tree
 from pytest_llmeval._engine.tree import distinct_waves
 from pytest_llmeval._errors import ModelError
-from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.attention import BlockAttention
 from pytest_llmeval._models.devices import free_memory
 from pytest_llmeval._models.devices import is_out_of_memory
-from pytest_llmeval._models.devices import pass_limits
-from pytest_llmeval._models.devices import scoring_budget
-from pytest_llmeval._models.devices import writing_budget
+from pytest_llmeval._models.masks import NO_WINDOWS
+from pytest_llmeval._models.masks import Windows
 from pytest_llmeval._models.padded import PaddedEngine
 from pytest_llmeval._models.padded import evaluating
-from pytest_llmeval._models.scoring import PaddedScorer
+from pytest_llmeval._models.products import OneDNNLinear
 from pytest_llmeval._models.scoring import log_probabilities
 from pytest_llmeval._models.scoring import only_at
 
@@ -54,15 +51,18 @@ from pytest_llmeval._models.scoring import only_at
 BLOCK = 64
 #: So many passes are planned at once.
 WAVE_PASSES = 64
-#: Settings of a model that make it read long sequences in another way than short ones.
-LENGTH_SETTING = re.compile(r"^(?!.*(layers|pattern)$).*(window|chunk|block_size|original_max_position)")
-#: The sequences of the check: a few documents behind a shared start, with choices.
-CHECK_SHARED, CHECK_DOCS, CHECK_CHOICES = 9, (5, 1, 12, 3), (1, 3, 2)
-CHECK_LIMITS, CHECK_BLOCK = Limits(pack=16, longest=24), 6
+
+
+class Writer(Protocol):
+    """The part of an engine that continues prompts."""
+
+    def generate(
+        self, requests: Sequence[GenerationRequest], is_stopped: IsStopped, on_progress: OnProgress
+    ) -> list[Completion]: ...
 
 
 class TreeEngine:
-    """An `Engine` that scores by the tree and writes as the padded engine does.
+    """An `Engine` that scores by the tree, and writes as the one does that `choose_writer` gives when it is needed.
 
     Requests of more than `reach` tokens, for which it is not known that the model takes the tree's masks, go to
     the padded engine. With `remembers`, for weights that nobody changes, the path that one call ends with stays in
@@ -70,14 +70,27 @@ class TreeEngine:
     """
 
     def __init__(
-        self, model: Any, limits: Limits, padded: PaddedEngine, reach: float, *, remembers: bool = False
+        self,
+        model: Any,
+        limits: Limits,
+        padded: PaddedEngine,
+        reach: float,
+        windows: Windows = NO_WINDOWS,
+        *,
+        choose_writer: Callable[[], Writer] | None = None,
+        remembers: bool = False,
     ) -> None:
         self._model = model
         self._padded = padded
+        self._choose_writer = choose_writer
         self._limits = limits
         self._reach = reach
         self._remembers = remembers
-        self._scorer = TreeScorer(model, padded.scorer.head, BLOCK if model.device.type == "cpu" else 0)
+        self._scorer = TreeScorer(model, padded.scorer.head, BLOCK if model.device.type == "cpu" else 0, windows)
+
+    @cached_property
+    def writer(self) -> Writer:
+        return self._padded if self._choose_writer is None else self._choose_writer()
 
     def score(self, requests: Sequence[TokenRequest], on_progress: OnProgress) -> list[Loglikelihood]:
         near = [i for i, request in enumerate(requests) if len(request.input_ids) <= self._reach]
@@ -97,7 +110,7 @@ class TreeEngine:
     def generate(
         self, requests: Sequence[GenerationRequest], is_stopped: IsStopped, on_progress: OnProgress
     ) -> list[Completion]:
-        return self._padded.generate(requests, is_stopped, on_progress)
+        return self.writer.generate(requests, is_stopped, on_progress)
 
     def _score(self, requests: Sequence[TokenRequest]) -> Iterator[dict[int, Loglikelihood]]:
         """Answers by the place of their request, pass by pass."""
@@ -152,14 +165,16 @@ class TreeScorer:
     """Runs passes, one after the other as they are planned. `cached` is the path of ids that its KV cache holds.
 
     `head` is the output layer, if the model may be asked for the logits of some positions only. `block`: so many tokens
-    attend together, to the keys that any of them can see; all of a pass if it is 0.
+    attend together, to the keys that any of them can see; all of a pass if it is 0. `windows` says how far back
+    layers look.
     """
 
-    def __init__(self, model: Any, head: torch.nn.Module | None, block: int) -> None:
+    def __init__(self, model: Any, head: torch.nn.Module | None, block: int, windows: Windows) -> None:
         self.cached: TokenIds = ()
         self._model = model
         self._head = head
         self._block = block
+        self._windows = windows
         self._accepted = frozenset(inspect.signature(model.forward).parameters)
         # The name was changed in transformers 5.24.
         self._cache_name = "cache" if "cache" in self._accepted else "past_key_values"
@@ -194,7 +209,7 @@ class TreeScorer:
         self._crop(step.held)
         wanted = torch.tensor(places, dtype=torch.long, device=device)
         end = step.held + len(step.ids)
-        mask = tree_mask(step, self._model.dtype, device)
+        mask = self._windows.masks(step, self._model.dtype, device)
         keywords = {
             "input_ids": torch.tensor([step.ids], device=device),
             "attention_mask": mask,
@@ -206,7 +221,8 @@ class TreeScorer:
             keywords["cache_position"] = torch.arange(step.held, end, device=device)
         selecting = nullcontext() if self._head is None else only_at(self._head, wanted)
         cut = 0 < self._block < len(step.ids)
-        with selecting, BlockAttention(mask, blocks(step, self._block)) if cut else nullcontext():
+        masks = list(mask.values()) if isinstance(mask, Mapping) else [mask]
+        with selecting, BlockAttention(masks, blocks(step, self._block)) if cut else OneDNNLinear():
             logits: torch.Tensor = self._model(**keywords).logits[0]
         return logits[wanted] if self._head is None else logits
 
@@ -216,88 +232,3 @@ class TreeScorer:
             self._cache = transformers.DynamicCache()
         elif (excess := self._cache.get_seq_length() - length) > 0:
             self._cache.crop(-excess)
-
-
-def choose_engine(model: Any, args: ModelArgs, eos_ids: Iterable[int], *, remembers: bool = False) -> Engine:
-    """The engine that the arguments name; `remembers` as in `TreeEngine`.
-
-    Raises ModelError where that is the tree and the model cannot take it.
-    """
-    device = model.device
-    padded = PaddedEngine(model, scoring_budget(device, args), writing_budget(device, args), eos_ids)
-    if args.engine == "padded":
-        return padded
-    with evaluating(model):
-        reach = proven_reach(model, padded.scorer)
-    if reach:
-        return TreeEngine(model, pass_limits(device, args), padded, reach, remembers=remembers)
-    if args.engine == "tree":
-        raise ModelError(
-            f"model argument engine=tree: {type(model).__name__} gives other numbers with the tree's attention masks, "
-            "or takes none; engine=padded serves it"
-        )
-    return padded
-
-
-def tree_mask(step: Pass, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """What is added to attention scores [1, 1, new tokens, held and new tokens]: 0 where seen, else the least value."""
-    n = len(step.ids)
-    place = torch.arange(n, device=device)
-    ends = torch.tensor(step.ends, device=device)
-    seen = (place <= place[:, None]) & (place[:, None] < ends)
-    mask = torch.zeros(1, 1, n, step.held + n, dtype=dtype, device=device)
-    mask[0, 0, :, step.held :].masked_fill_(~seen, torch.finfo(dtype).min)
-    return mask
-
-
-def proven_reach(model: Any, padded: PaddedScorer) -> float:
-    """Up to which length the tree gives a model's sequences the numbers that they have alone; 0 if it never does.
-
-    A small tree is scored both ways, in several passes. Longer sequences are as good, up to a length that the
-    model's settings name as the place where it begins to read in another way.
-    """
-    requests = _check_requests(int(model.get_input_embeddings().weight.shape[0]))
-    tree = Tree(requests)
-    try:
-        scorer = TreeScorer(model, padded.head, CHECK_BLOCK if model.device.type == "cpu" else 0)
-        steps = tree.passes(CHECK_LIMITS)
-        found = {i: value for step in steps for i, value, _ in scorer.run(step)}
-        expected = {answer[0].requests: answer[1] for answer in padded.run(plan_rows(requests))}
-    # A model of another kind may fail anywhere in there.
-    except Exception:
-        return 0
-    pairs = [(found[i], expected[question.requests]) for i, question in enumerate(tree.questions)]
-    return _first_length_setting(model.config) if _agree(pairs, model.dtype) else 0
-
-
-def _agree(pairs: Sequence[tuple[float, float]], dtype: torch.dtype) -> bool:
-    """Whether values are the same up to rounding, seen against how they spread."""
-    found, expected = torch.tensor(pairs, dtype=torch.float64).T
-    eps = torch.finfo(dtype).eps
-    bound = eps**0.5 * expected.std() + 2 * eps * expected.abs().max()
-    return bool((found - expected).square().mean().sqrt() <= bound)
-
-
-def _check_requests(n_words: int) -> list[TokenRequest]:
-    """Requests of one target each, whose sequences fork at several depths."""
-    draw = random.Random(0)  # noqa: S311
-
-    def some(n: int) -> TokenIds:
-        return tuple(draw.randrange(n_words) for _ in range(n))
-
-    shared = some(CHECK_SHARED)
-    docs = [shared + some(n) for n in CHECK_DOCS]
-    return [TokenRequest(doc + some(n), some(1)) for doc in docs for n in CHECK_CHOICES]
-
-
-def _first_length_setting(config: Any) -> float:
-    """The least length that a config names as a border, infinite without one."""
-    settings = config.to_dict()
-    found: list[float] = [math.inf]
-    while settings:
-        name, value = settings.popitem()
-        if isinstance(value, dict):
-            settings |= {f"{name}.{key}": inner for key, inner in value.items()}
-        elif isinstance(value, int) and value > 1 and LENGTH_SETTING.match(str(name)):
-            found.append(value)
-    return min(found)

@@ -2,8 +2,9 @@
 
 With 57 subjects and a confidence of .95 three gates would fail by chance. So of gates of one rule those fail whose
 p-values Holm's procedure rejects at ``1 - confidence``, all of the family's gates that were selected in this run
-counted. Where the rule also gates groups that hold these tasks, the procedure goes down that tree instead: a task
-can fail only below groups that fail, which costs less than Holm where a fault is spread over a group.
+counted. Where the rule also gates groups that hold these tasks, half of the error goes to a closed procedure down that
+tree, in which a task can fail only below groups that fail: it costs less than Holm where a fault is spread over a
+group, and alone it would miss a single bad task, which hardly moves the groups above (`perf/verdict_study.py`).
 
 A gate that passes needs no correction: its error is its own and is not made more likely by its siblings. One that
 would fail alone and does not in its family is inconclusive.
@@ -39,7 +40,8 @@ def in_family(name: str, members: Sequence[Member], confidence: float) -> Verdic
     parents = _parents(members)
     alpha = 1 - confidence
     if any(parents.values()):
-        how, rejected = f"down the tree of {len(members)} gates", _stats.closed_tree(p_values, parents, alpha)
+        how = f"Holm and the tree over {len(members)} gates"
+        rejected = _stats.holm(p_values, alpha / 2) | _stats.closed_tree(p_values, parents, alpha / 2)
     else:
         how, rejected = f"Holm over {len(members)} gates", _stats.holm(p_values, alpha)
     if name in rejected:

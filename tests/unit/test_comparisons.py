@@ -425,15 +425,19 @@ class TestGroups:
         assert verdict.numbers["difference_low"] == bounds.low
 
     def test_an_average_of_tasks_has_bounds_of_its_own(self, case: Case) -> None:
-        """Its standard error is the root of the summed squares of the tasks', over their number."""
+        """Of 20 of 40 and 8 of 10: each doc counts for its task, so the spread is the tasks' own.
+
+        The standard error is the root of the summed squares of the tasks', over their number.
+        """
         case.add(task(name="a"), hits(20, 20)).add(task(name="b"), hits(8, 2))
         verdict = case.judge("acc >= 0.3 @ 0.95", self.group(by_size=False))
-        tasks = [0.25 / 40, 0.16 / 10]
-        stderr = math.sqrt(sum(tasks)) / 2
-        low, high = verdict.numbers["low"], verdict.numbers["high"]
-        assert verdict.outcome == "passed"
-        assert (low + high) / 2 == pytest.approx(0.65)
-        assert (high - low) / 2 / stderr == pytest.approx(1.68, abs=0.03)
+        counted = [0.65 + (hit - 0.5) * 50 / 80 for hit in hits(20, 20)]
+        counted += [0.65 + (hit - 0.8) * 50 / 20 for hit in hits(8, 2)]
+        assert sum(counted) / 50 == pytest.approx(0.65)
+        spread = sum((value - 0.65) ** 2 for value in counted) / 50**2
+        assert spread == pytest.approx((0.25 / 40 + 0.16 / 10) / 4)
+        bounds = _stats.mean_bounds(counted, 0.95)
+        assert (verdict.numbers["low"], verdict.numbers["high"]) == pytest.approx((bounds.low, bounds.high))
 
     def test_what_one_task_lacks_fails_the_group(self, case: Case) -> None:
         case.add(task(name="a"), hits(4), hits(4)).add(task(name="b"), hits(4))
@@ -523,17 +527,26 @@ class TestFamilies:
         assert in_family("a", [Member("a", failing(0.03), frozenset("a"))], 0.95) == failing(0.03)
 
     def test_along_the_tree(self) -> None:
-        """The group has the whole error; below it the one task that fails inherits its share."""
+        """Half of the error, .025, is the group's; below it the task that fails inherits a fourth of that."""
         members = [
-            Member("g", failing(0.04), frozenset("abcd")),
-            Member("a", failing(0.012), frozenset("a")),
+            Member("g", failing(0.02), frozenset("abcd")),
+            Member("a", failing(0.006), frozenset("a")),
             *(Member(name, Verdict("inconclusive", "?"), frozenset(name)) for name in "bcd"),
         ]
         assert in_family("g", members, 0.95).outcome == "failed"
         assert in_family("a", members, 0.95).outcome == "failed"
-        assert in_family("a", members, 0.95).sentence.endswith("down the tree of 5 gates")
+        assert in_family("a", members, 0.95).sentence.endswith("Holm and the tree over 5 gates")
         above = [Member("g", Verdict("passed", "fine"), frozenset("abcd")), *members[1:]]
         assert in_family("a", above, 0.95).outcome == "inconclusive"
+
+    def test_one_bad_task_below_a_group_that_hardly_moves(self) -> None:
+        """The other half of the error is Holm's: .004 < .025 / 5."""
+        members = [
+            Member("g", Verdict("passed", "fine"), frozenset("abcd")),
+            Member("a", failing(0.004), frozenset("a")),
+            *(Member(name, Verdict("passed", "fine"), frozenset(name)) for name in "bcd"),
+        ]
+        assert in_family("a", members, 0.95).outcome == "failed"
 
 
 def test_ids_come_from_the_gate_and_its_owner() -> None:

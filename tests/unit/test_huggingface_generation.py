@@ -180,7 +180,7 @@ def test_rows_leave_when_they_are_done() -> None:
     model.register_forward_pre_hook(lambda _, __, keywords: widths.append(len(keywords["input_ids"])), with_kwargs=True)
     written = engine(model)
     asked = [GenerationRequest(ids, GenerationKwargs(max_gen_toks=5)) for ids in [(Q,), (X, Q), (Q, Q), (A,)]]
-    assert written._generator.groups([]) == []
+    assert written.generator.groups([]) == []
     widths.clear()
     done = written.generate(asked, never, nothing)
     assert [completion.ids for completion in done] == [(YES, EOS)] * 3 + [(NO, X, NO, X, NO)]

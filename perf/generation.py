@@ -1,0 +1,130 @@
+"""Generation, paired: continuous batching, padded batches and lm_eval's hf backend on the same prompts, in one process.
+
+    LLMEVAL_SHARED=../shared python perf/generation.py MODEL_FOLDER [--docs N] [--pairs N] [--batch 1 4 8]
+
+GSM8K at five shots, drawn anew for every document, so that hardly two prompts share anything. Time is what a model
+call takes, tokenizing included, loading not. The limit is the time that the distinct tokens need at the rate of a
+matrix product of 1024^3, as in `scoring.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from scoring import BENCHMARKS
+from scoring import layer_parameters
+from scoring import matmul_rates
+
+from pytest_llmeval._docs import DataSource
+from pytest_llmeval._engine import GenerationKwargs
+from pytest_llmeval._engine.stops import cut_at_stops
+from pytest_llmeval._evaluate import OpenTask
+from pytest_llmeval._models.arguments import ModelArgs
+from pytest_llmeval._models.huggingface import HuggingFaceLM
+from pytest_llmeval._registry import Registry
+from pytest_llmeval._settings import Settings
+from pytest_llmeval._task import Task
+
+
+Prompt = tuple[str, GenerationKwargs]
+Side = Callable[[Sequence[Prompt]], list[str]]
+
+
+def prompts_of(path: str, docs: int) -> list[Prompt]:
+    """What is asked of a model for the first docs of a task."""
+    settings = Settings(data_dir=Path(os.environ["LLMEVAL_SHARED"], "mirror"), limit=docs)
+    task = Registry().load(BENCHMARKS / path)
+    assert isinstance(task, Task)
+    opened = OpenTask(task, settings, DataSource())
+    return [
+        (str(instance.arguments[0]), instance.arguments[1])
+        for index in opened.asked
+        for instance in opened.instances(opened.render(index), None)
+    ]
+
+
+def ours(model: Any, tokenizer: Any, engine: str) -> Side:
+    lm = HuggingFaceLM(model.config, tokenizer, lambda: model, ModelArgs(engine=engine), name=engine)
+    lm.prepare()
+    return lambda prompts: [str(text) for text in lm.generate_until(prompts)]
+
+
+def peer(model: Any, tokenizer: Any, batch: int) -> Side:
+    from lm_eval.models.huggingface import HFLM
+
+    lm = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=batch)
+
+    def write(prompts: Sequence[Prompt]) -> list[str]:
+        asked = [
+            SimpleNamespace(
+                args=(text, {"until": list(kwargs.until), "do_sample": False, "max_gen_toks": kwargs.max_gen_toks}),
+                task_name="t",
+            )
+            for text, kwargs in prompts
+        ]
+        return list(lm.generate_until(asked, disable_tqdm=True))
+
+    return write
+
+
+def compare(prompts: Sequence[Prompt], sides: dict[str, Side], pairs: int, limit: float) -> None:
+    walls: dict[str, list[float]] = {name: [] for name in sides}
+    texts: dict[str, list[str]] = {}
+    for _ in range(pairs):
+        for name, write in sides.items():
+            start = time.perf_counter()
+            texts[name] = write(prompts)
+            walls[name].append(time.perf_counter() - start)
+    for name in sides:
+        ratio = statistics.median(b / a for a, b in zip(walls["continuous"], walls[name], strict=True))
+        equal = sum(
+            cut_at_stops(a, kwargs.until) == cut_at_stops(b, kwargs.until)
+            for a, b, (_, kwargs) in zip(texts["continuous"], texts[name], prompts, strict=True)
+        )
+        wall = statistics.median(walls[name])
+        print(
+            f"  {name:10} {wall:7.2f} s | over continuous {ratio:5.2f}x | share of the limit {limit / wall:4.0%}"
+            f" | {equal} of {len(prompts)} texts equal",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--task", default="gsm8k/gsm8k.yaml")
+    parser.add_argument("--docs", type=int, default=16)
+    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--batch", type=int, nargs="*", default=[1, 4, 8], help="lm_eval's batch sizes")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--without", nargs="*", default=[], choices=["padded", "peer"])
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    import transformers
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(args.model, dtype=getattr(torch, args.dtype)).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(args.model)
+    prompts = prompts_of(args.task, args.docs)
+    tokens = sum(len(ids) for ids in tokenizer([text for text, _ in prompts])["input_ids"])
+    limit = 2 * layer_parameters(model) * tokens / matmul_rates()[0]
+    print(f"{args.task}: {len(prompts)} prompts of {tokens} tokens, limit {limit:.2f} s", flush=True)
+    sides = {"continuous": ours(model, tokenizer, "auto")}
+    if "padded" not in args.without:
+        sides["padded"] = ours(model, tokenizer, "padded")
+    if "peer" not in args.without:
+        sides |= {f"peer {batch}": peer(model, tokenizer, batch) for batch in args.batch}
+    compare(prompts, sides, args.pairs, limit)
+
+
+if __name__ == "__main__":
+    main()
