@@ -195,6 +195,22 @@ class TestGroups:
         assert "|both" not in result.stdout.str()
 
 
+class TestFamilies:
+    def test_a_failure_is_proven_at_its_share_of_the_error(
+        self, pytester: pytest.Pytester, write_task: WriteTask, counted: Any, workers: list[str]
+    ) -> None:
+        """All docs are wrong: 9 show it at .025, and it takes 12 at a quarter of that (see test_proofs)."""
+        for name in ("f1", "f2", "f3", "f4"):
+            write_task(name, [1] * 40)
+        after = []
+        for rule in ("f1.acc >= 0.5 @ 0.95", "f*.acc >= 0.5 @ 0.95"):
+            result = run(pytester, "-m", "llmeval_gate", *workers, "--llmeval-fail-on", rule)
+            assert result.ret == 1
+            after.append(set(re.findall(r"proven after (\d+)", result.stdout.str())))
+            counted()
+        assert after == [{"9"}, {"12"}]
+
+
 class TestBaselines:
     def test_a_loss_is_proven(self, pytester: pytest.Pytester, write_task: WriteTask, counted: Any) -> None:
         write_task("t", labels(400, 0.8))
