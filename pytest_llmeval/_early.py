@@ -19,6 +19,7 @@ from itertools import takewhile
 
 from pytest_llmeval._docs import select
 from pytest_llmeval._evaluate import FIRST_WAVE
+from pytest_llmeval._evaluate import LARGEST_WAVE
 from pytest_llmeval._evaluate import Evaluation
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._results import Summary
@@ -113,9 +114,10 @@ class EarlyStop:
     def wave(self, known: int, tasks: int) -> int:
         """How many docs may be asked for before one looks again: a third of all then, so little runs in vain.
 
-        Of several tasks at least a few each, which share their prompts' beginning.
+        Of several tasks at least a few each, which share their prompts' beginning. Unlike other waves these do not
+        depend on how fast the model is: the same docs are run everywhere.
         """
-        size = min(self.evaluation.wave_size(), max(FIRST_WAVE, known // 2))
+        size = min(LARGEST_WAVE, max(FIRST_WAVE, known // 2))
         return size if tasks == 1 else max(size, tasks * SHARING)
 
     def known(self, owner: Task | Group, variant: str) -> int:

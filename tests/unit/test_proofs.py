@@ -405,7 +405,6 @@ def early_stop(sizes: dict[str, int], **settings: Any) -> EarlyStop:
         settings=Settings(early_stop=True, **settings),
         ledger=Ledger(),
         sizes={name: (count, count) for name, count in sizes.items()},
-        wave_size=lambda: 2048,
     )
 
     def leaves(owner: Task | Group) -> tuple[Task, ...]:
