@@ -23,8 +23,8 @@ from pytest_llmeval._history import first_bad
 from pytest_llmeval._items import gate_of
 from pytest_llmeval._report import append_lines
 from pytest_llmeval._run import owner_of
+from pytest_llmeval._scope import score_scope
 from pytest_llmeval._session import Session
-from pytest_llmeval._session import nothing
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts import Verdict
@@ -76,6 +76,10 @@ class Bisection:
         self.conclusion: list[str] = []
         if session.config.getoption("dist", "no") != "no":
             raise SettingError("--llmeval-bisect: loads one checkpoint after the other; run it without -n")
+        if session.reference.updating:
+            raise SettingError(
+                "--llmeval-update-baseline: writes the answers of one model; run it without --llmeval-bisect"
+            )
 
     @pytest.hookimpl(trylast=True)  # after -m and -k, which choose the gates
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -194,14 +198,15 @@ class Bisection:
             owner, found = owner_of(item), gate_of(item)
             if owner is None or session.excuse(owner, found.gate if found else None):
                 continue
-            session.score_scope(owner, name, lm, skip=nothing)
+            score_scope(session, owner, name, lm, gate=found.gate if found else None)
             if found is None:
                 continue
             # A gate that fails for lack of answers says nothing of the checkpoint.
-            if lacking := session.missing(owner, name) or self._refused(owner, name):
+            proven = session.proof(owner, name, found.gate)
+            if lacking := (None if proven else session.missing(owner, name)) or self._refused(owner, name):
                 raise UndecidedError(f"{name} cannot be judged: {item.nodeid}: {lacking}")
             for other in session.relatives(owner, name, found.gate):
-                session.score_scope(other, name, lm, skip=nothing)
+                score_scope(session, other, name, lm)
             verdicts[item.nodeid] = session.verdict(owner, name, found.gate)
         if not verdicts:
             raise UndecidedError("no selected gate has its data")

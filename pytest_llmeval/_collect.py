@@ -122,7 +122,7 @@ class TaskModule(pytest.Module):
                 continue
             self._report(self._findings(task, opened))
             session.with_docs.add(task.name)
-            self.docs += [DocItem(f"{prefix}{index}", opened, index) for index in opened.asked]
+            self.docs += [DocItem(f"{prefix}{index}", opened, index) for index in session.in_order(opened)]
         if self.docs:
             functions.append(_doc_function(session))
         if self.gates:

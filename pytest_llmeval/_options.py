@@ -76,6 +76,11 @@ OPTIONS = (
     _text("output", "DIR", "write results and samples in lm-evaluation-harness's file format"),
     _texts("fail-on", "GATE", "a further gate, e.g. 'mmlu.acc >= 0.25'; repeat for several"),
     _text("baseline", "NAME-or-PATH", "compare with this baseline, doc by doc; NAME lies in .llmeval/baselines"),
+    _switch(
+        "early-stop",
+        "run docs in random order (seed: ini llmeval_stop_seed), and no more of a task once all selected gates that "
+        "rest on it are proven: at their own confidence, those without one at that of ini llmeval_stop_confidence",
+    ),
     _switch("update-baseline", "write the answers of this run into the baseline, instead of comparing"),
     Option(
         "wrong",
@@ -97,6 +102,13 @@ INI_ONLY: tuple[tuple[str, str, str, Any], ...] = (
     ("llmeval_missing_data", "what a task without its data does: fail or skip", "string", "fail"),
     ("llmeval_inconclusive", "what an inconclusive gate does: pass or fail", "string", "pass"),
     ("llmeval_unpaired", "what docs do that only the run or only the baseline has: fail or ignore", "string", "fail"),
+    (
+        "llmeval_stop_confidence",
+        "early stop: at what confidence gates that have none are proven; 1: only what the other docs cannot change",
+        "string",
+        "0.95",
+    ),
+    ("llmeval_stop_seed", "early stop: seed of the order of docs", "string", "0"),
     ("llmeval_bootstrap_iters", "draws for bootstrapped standard errors", "string", "1000"),
 )
 
@@ -136,6 +148,11 @@ def read_settings(config: pytest.Config) -> Settings:
     updating = bool(value_of(config, "update-baseline"))
     if updating and reader.text("baseline") is None:
         raise SettingError(f"{origin_of(config, 'update-baseline')}: say which one with --llmeval-baseline NAME")
+    if updating and value_of(config, "early-stop"):
+        raise SettingError(
+            f"{origin_of(config, 'update-baseline')}: a baseline holds all docs that were asked for, and "
+            f"{origin_of(config, 'early-stop')} leaves some out: give one of the two"
+        )
     return Settings(
         data_dir=reader.folder("data", os.environ.get("LLMEVAL_DATA")),
         limit=limit,
@@ -148,11 +165,14 @@ def read_settings(config: pytest.Config) -> Settings:
         gen_kwargs=reader.pairs("gen-kwargs"),
         allow_code=bool(value_of(config, "allow-code")),
         strict=bool(value_of(config, "strict")),
-        bootstrap_iters=reader.bootstrap_iters(),
+        bootstrap_iters=reader.ini_integer("bootstrap_iters"),
         # A wrong answer that fails shows its prompt and answers.
         keep_samples=bool(value_of(config, "output")) or value_of(config, "wrong") == "fail",
         keep_keys=reader.text("baseline") is not None,
         identify=updating,
+        early_stop=bool(value_of(config, "early-stop")),
+        stop_seed=reader.ini_integer("stop_seed"),
+        stop_confidence=reader.stop_confidence(),
     )
 
 
@@ -210,11 +230,21 @@ class _Reader:
         text = self.text(name)
         return {} if text is None else parse_pairs(text, origin_of(self.config, name))
 
-    def bootstrap_iters(self) -> int:
-        text = str(self.config.getini("llmeval_bootstrap_iters"))
+    def ini_integer(self, name: str) -> int:
+        text = str(self.config.getini(f"llmeval_{name}"))
         if not (text.isascii() and text.isdigit()):
-            raise SettingError(f"ini llmeval_bootstrap_iters: expected a whole number, got {text!r}")
+            raise SettingError(f"ini llmeval_{name}: expected a whole number, got {text!r}")
         return int(text)
+
+    def stop_confidence(self) -> float:
+        text = str(self.config.getini("llmeval_stop_confidence"))
+        try:
+            number = float(text)
+        except ValueError:
+            number = 0.0
+        if not 0.5 <= number <= 1:
+            raise SettingError(f"ini llmeval_stop_confidence: expected a number from 0.5 to 1, got {text!r}")
+        return number
 
 
 def parse_pairs(text: str, origin: str) -> dict[str, str]:

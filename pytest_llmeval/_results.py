@@ -117,6 +117,7 @@ class Summary:
 
     `tasks` are the names of the leaf tasks a group rests on (empty for a task). `notes` are sentences for the
     reader, e.g. that some contexts were truncated or that a metric is missing in some tasks of a group.
+    `stopped_early`: the other docs were left out because what was asked of the task was proven.
     """
 
     name: str
@@ -132,6 +133,7 @@ class Summary:
     truncated: int = 0
     cut_off: int = 0
     notes: tuple[str, ...] = ()
+    stopped_early: bool = False
 
     @property
     def metrics(self) -> Mapping[str, float]:

@@ -23,9 +23,10 @@ from pytest_llmeval._gates import Gate
 from pytest_llmeval._items import gate_of
 from pytest_llmeval._items import variant_of
 from pytest_llmeval._results import DocResult
+from pytest_llmeval._scope import nothing
+from pytest_llmeval._scope import score_scope
 from pytest_llmeval._session import Session
 from pytest_llmeval._session import is_worker
-from pytest_llmeval._session import nothing
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 
@@ -41,6 +42,8 @@ def run_doc(session: Session, item: pytest.Item, opened: OpenTask, index: int, l
     known = session.evaluation.ledger.of(variant, task.name)
     if index not in known:
         session.name_model(variant, lm)
+        if reason := session.not_needed(task, variant):
+            pytest.skip(reason)
         try:
             docs = session.wave(variant, opened, index)
             session.evaluation.score(lm, variant, task, docs, session.progress.of(task.name))
@@ -94,7 +97,7 @@ def run_gate(session: Session, item: pytest.Item, owner: Task | Group, gate: Gat
     if not _complete(session, item, owner, lm, gate):
         return
     for other in session.relatives(owner, variant, gate):
-        session.score_scope(other, variant, lm, skip=nothing)
+        score_scope(session, other, variant, lm)
     verdict = session.verdict(owner, variant, gate)
     session.verdicts[variant, item.nodeid] = verdict
     item.user_properties.extend(verdict.numbers.items())
@@ -106,7 +109,7 @@ def run_gate(session: Session, item: pytest.Item, owner: Task | Group, gate: Gat
 def run_score(session: Session, item: pytest.Item, owner: Group, lm: LM) -> None:
     """The one item of a group without gates: have its docs answered, so that the report shows the group."""
     variant = variant_of(item)
-    if reason := session.left_out(owner, variant):
+    if reason := session.left_out(owner, variant) or session.stopped_below(owner, variant):
         pytest.skip(reason)
     session.name_model(variant, lm)
     if _complete(session, item, owner, lm) and (missing := session.missing(owner, variant)):
@@ -116,7 +119,8 @@ def run_score(session: Session, item: pytest.Item, owner: Group, lm: LM) -> None
 def _complete(session: Session, item: pytest.Item, owner: Task | Group, lm: LM, gate: Gate | None = None) -> bool:
     """Have what is missing in a scope answered; False on a worker, where the controller judges."""
     worker = is_worker(item.config)
-    session.score_scope(owner, variant_of(item), lm, skip=_left_to_others(session, item) if worker else nothing)
+    skip = _left_to_others(session, item) if worker else nothing
+    score_scope(session, owner, variant_of(item), lm, skip=skip, gate=gate)
     if not worker and (reason := session.excuse(owner, gate)):
         pytest.skip(reason)
     return not worker

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from pytest_llmeval._early import EarlyStop
 from pytest_llmeval._engine import LM
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._errors import ModelError
@@ -36,6 +37,7 @@ from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts import Evidence
 from pytest_llmeval._verdicts import Member
 from pytest_llmeval._verdicts import Part
+from pytest_llmeval._verdicts import Proof
 from pytest_llmeval._verdicts import Verdict
 from pytest_llmeval._verdicts import in_family
 from pytest_llmeval._verdicts import judge
@@ -59,6 +61,10 @@ class Session:
         self.models = models
         self.registry = Registry(_search_folders(config), root=config.rootpath)
         self.evaluation = Evaluation(settings, self.registry)
+        #: What stops tasks whose gates are proven; None if all docs run.
+        self.early = EarlyStop(self.evaluation, self.evidence, self.leaves) if settings.early_stop else None
+        #: Docs of one task that go to one worker of xdist together; None: all of them, whose order must not be cut.
+        self.chunk = None if settings.early_stop else CHUNK
         self.lint_only: bool = bool(value_of(config, "lint"))
         self.wrong: str = value_of(config, "wrong") or "pass"
         self.missing_data: str = _one_of(config, "llmeval_missing_data", ("fail", "skip"))
@@ -144,10 +150,16 @@ class Session:
     def leaves(self, owner: Task | Group) -> tuple[Task, ...]:
         return (owner,) if isinstance(owner, Task) else self.registry.leaves(owner)
 
+    def in_order(self, opened: OpenTask) -> Iterable[int]:
+        """The docs that are asked for, in the order of their items."""
+        return opened.asked if self.early is None else self.early.docs_in_order(opened.task, opened.asked)
+
     def select(self, items: Iterable[pytest.Item]) -> None:
         """Note which docs will run: called when nothing will be deselected any more."""
         self.selected.clear()
         self.families.clear()
+        if self.early is not None:
+            self.early.forget()
         self.selected_gates = []
         for item in items:
             if gate_item := gate_of(item):
@@ -160,13 +172,18 @@ class Session:
             self.evaluation.expect_several_models()
 
     def join_family(self, variant: str, owner: Task | Group, gate: Gate) -> None:
-        """Count a gate that was to run among those of its rule."""
+        """Count a gate that was to run among those of its rule, and among those that early stopping waits for."""
+        if self.early is not None:
+            self.early.watch(variant, owner, gate)
         if gate.family:
             self.families.setdefault((variant, gate.family), {})[owner.name] = (owner, gate)
 
     def relatives(self, owner: Task | Group, variant: str, gate: Gate) -> Iterator[Task | Group]:
-        """The other tasks and groups whose results decide whether this gate, which fails alone, fails."""
-        if self.verdict_alone(owner, variant, gate).against is not None:
+        """The other tasks and groups whose results decide whether this gate, which fails alone, fails.
+
+        Where runs stop early a gate's share of the error is its own.
+        """
+        if self.early is None and self.verdict_alone(owner, variant, gate).against is not None:
             for other, _ in self.families.get((variant, gate.family), {}).values():
                 if other.name != owner.name:
                     yield other
@@ -182,27 +199,35 @@ class Session:
             return None
         return f"{group.name}: {len(out)} of its tasks are deselected ({', '.join(out[:3])}{', ...' * (len(out) > 3)})"
 
+    def not_needed(self, task: Task, variant: str) -> str | None:
+        """Why a doc of the task that has no result yet needs none; None if it does."""
+        return None if self.early is None else self.early.excuse(task, variant)
+
+    def stopped_below(self, group: Group, variant: str) -> str | None:
+        """Why a group has no numbers: tasks of it stopped early, each at its own time."""
+        if self.early is None:
+            return None
+        stopped = [task.name for task in self.leaves(group) if self.early.stopped(task, variant)]
+        named = ", ".join(stopped[:_NAMED]) + ", ..." * (len(stopped) > _NAMED)
+        return f"{group.name}: {len(stopped)} of its tasks stopped early ({named})" if stopped else None
+
+    def proof(self, owner: Task | Group, variant: str, gate: Gate) -> Proof | None:
+        """What is proven of a gate before all of its docs were run."""
+        return None if self.early is None else self.early.proof(owner, variant, gate)
+
     def wave(self, variant: str, opened: OpenTask, index: int) -> list[int]:
         """The doc and the selected ones that follow it, as many as the next wave should hold."""
         order = self.selected.get((variant, opened.task.name), {})
         place = order.get(index)
         if place is None:
             return [index]
-        docs = list(order)[place : place + self.evaluation.wave_size()]
-        if is_worker(self.config):
-            docs = [doc for doc in docs if doc // CHUNK == index // CHUNK]
+        size = self.evaluation.wave_size()
+        if self.early is not None:
+            size = self.early.wave(self.early.known(opened.task, variant), tasks=1)
+        docs = list(order)[place : place + size]
+        if is_worker(self.config) and self.chunk:
+            docs = [doc for doc in docs if doc // self.chunk == index // self.chunk]
         return docs
-
-    def score_scope(self, owner: Task | Group, variant: str, lm: LM, *, skip: Callable[[Task, int], bool]) -> None:
-        """Have all docs of a scope answered but those that `skip` leaves to others.
-
-        A task that cannot be answered keeps no other from it; why is remembered, and then `missing`.
-        """
-        for task in self.leaves(owner):
-            try:
-                self._score(task, variant, lm, skip)
-            except LLMEvalError as error:
-                self.remember(error, variant, task)
 
     def remember(self, error: LLMEvalError, variant: str, task: Task) -> None:
         """Keep why a task has no results, for its gates."""
@@ -211,12 +236,11 @@ class Session:
         else:
             self.lacking[task.name] = str(error)
 
-    def _score(self, task: Task, variant: str, lm: LM, skip: Callable[[Task, int], bool]) -> None:
-        docs = [index for index in self.evaluation.open(task).asked if not skip(task, index)]
-        self.evaluation.score(lm, variant, task, docs, self.progress.of(task.name))
-
     def verdict(self, owner: Task | Group, variant: str, gate: Gate) -> Verdict:
         """What becomes of a gate, the others of its rule considered."""
+        if self.early is not None:
+            summary = self.summary(owner, variant)
+            return self.early.verdict(owner, variant, gate, summary, lambda: self.missing(owner, variant))
         own = self.verdict_alone(owner, variant, gate)
         family = self.families.get((variant, gate.family), {})
         if own.against is None or gate.confidence is None or owner.name not in family:
@@ -272,12 +296,14 @@ class Session:
         self.name_model(variant, lm)
         self.collected.update({value.name: value for value in (*self.leaves(owner), owner)})
         for task in self.leaves(owner):
-            self._score(task, variant, lm, nothing)
+            self.evaluation.score(lm, variant, task, self.evaluation.open(task).asked, self.progress.of(task.name))
         return self.summary(owner, variant)
 
     def summary(self, owner: Task | Group, variant: str) -> Summary:
         if isinstance(owner, Task):
-            return self.evaluation.summary(variant, owner)
+            summary = self.evaluation.summary(variant, owner)
+            stopped = self.early is not None and self.early.stopped(owner, variant)
+            return replace(summary, stopped_early=True) if stopped else summary
         return self.evaluation.group_summary(variant, owner)
 
     def name_model(self, variant: str, lm: LM) -> None:
@@ -286,11 +312,6 @@ class Session:
 
     def failed(self, verdict: Verdict) -> bool:
         return verdict.outcome == "failed" or (verdict.outcome == "inconclusive" and self.inconclusive == "fail")
-
-
-def nothing(task: Task, index: int) -> bool:
-    """Leaves no doc to others."""
-    return False
 
 
 def inline_tasks(group: Group) -> Iterator[Task]:

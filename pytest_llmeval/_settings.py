@@ -22,6 +22,8 @@ class Settings:
     draw that many docs at random by this seed instead of the first ones. `num_fewshot` None: the task's own.
     `gen_kwargs` override a task's `generation_kwargs` key by key. `keep_keys`: results carry their doc's key and
     pick, for a baseline; `identify`: models are asked for their fingerprint, which may read all their weights.
+    `early_stop`: docs run in the random order of `stop_seed`, as many as the gates need; those without a confidence
+    of their own are proven at `stop_confidence`.
     """
 
     data_dir: Path | None = None
@@ -39,3 +41,6 @@ class Settings:
     keep_samples: bool = False
     keep_keys: bool = False
     identify: bool = False
+    early_stop: bool = False
+    stop_seed: int = 0
+    stop_confidence: float = 0.95

@@ -127,14 +127,14 @@ class Controller:
             return None
         from xdist.scheduler import LoadScopeScheduling
 
-        models = self.session.models.each_item
+        models, chunk = self.session.models.each_item, self.session.chunk
         if len(models) > 1:
             # Largest first would mix the models: each worker would load them over and over.
             config.option.loadscopereorder = False
 
         class ByTask(LoadScopeScheduling):  # type: ignore[misc]
             def _split_scope(self, nodeid: str) -> str:
-                return scope_of(nodeid, models)
+                return scope_of(nodeid, models, chunk)
 
         return ByTask(config, log)
 
@@ -169,6 +169,8 @@ class Controller:
         value = self.session.collected[owner]
         gate = None if gate_id is None else _gate(self.session, value, gate_id)
         if reason := self.session.excuse(value, gate):
+            return "skipped", reason, {}
+        if gate is None and isinstance(value, Group) and (reason := self.session.stopped_below(value, variant)):
             return "skipped", reason, {}
         if gate is None:
             missing = self.session.missing(value, variant)
@@ -208,10 +210,10 @@ def _gate(session: Session, owner: Task | Group, gate_id: str) -> Gate:
     return next(gate for gate in session.gates_of(owner) if gate.id == gate_id)
 
 
-def scope_of(nodeid: str, models: Sequence[str] = ()) -> str:
+def scope_of(nodeid: str, models: Sequence[str] = (), chunk: int | None = CHUNK) -> str:
     """The unit of work that a node id belongs to: a piece of a task file under one of the models.
 
-    Other tests stand alone.
+    Other tests stand alone. `chunk` None: task files are not cut into pieces.
 
     >>> scope_of("b/mmlu.yaml::doc[1234]")
     'b/mmlu.yaml::1'
@@ -224,5 +226,5 @@ def scope_of(nodeid: str, models: Sequence[str] = ()) -> str:
     inside = name.partition("[")[2]
     model = max((model for model in models if inside.startswith((f"{model}-", f"{model}]"))), key=len, default="")
     number = re.search(r"(\d+)\]$", name) if name.startswith("doc[") else None
-    chunk = int(number[1]) // CHUNK if number else 0
-    return f"{path}::{model}::{chunk}" if model else f"{path}::{chunk}"
+    piece = int(number[1]) // chunk if number and chunk else 0
+    return f"{path}::{model}::{piece}" if model else f"{path}::{piece}"

@@ -60,6 +60,11 @@ def result_dict(run: Run) -> dict[str, Any]:
             "variant": run.variant,
             "errors": _errors(run.tasks),
             "usage": dict(run.usage),
+            "stopped_early": {
+                task.task.name: {"docs": task.summary.n, "docs_total": task.summary.n_total}
+                for task in run.tasks
+                if task.summary.stopped_early
+            },
             "gates": {nodeid: _verdict(verdict) for nodeid, verdict in run.verdicts.items()},
         },
     }

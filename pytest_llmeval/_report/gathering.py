@@ -84,10 +84,17 @@ def scored_tasks(session: Session, variant: str) -> list[Task]:
 
 
 def scored_groups(session: Session, variant: str) -> list[Group]:
-    """The groups of which the model answered every task, the inner ones first: a part is not the group."""
+    """The groups of which the model answered every task, and none stopped early, the inner ones first.
+
+    A part is not the group.
+    """
     found = {group.name: group for group in _inner_first(session, session.collected.values())}
     scored = {task.name for task in scored_tasks(session, variant)}
-    return [group for group in found.values() if scored >= {task.name for task in session.leaves(group)}]
+    return [
+        group
+        for group in found.values()
+        if scored >= {task.name for task in session.leaves(group)} and not session.stopped_below(group, variant)
+    ]
 
 
 def members(session: Session, group: Group) -> list[Task | Group]:

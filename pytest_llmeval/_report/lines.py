@@ -132,9 +132,14 @@ def notes(report: VariantReport) -> Iterator[str]:
     if report.answered:
         yield f"wrong answers: {report.wrong:,} of {report.answered:,}"
     tasks = [summary for summary in report.summaries if not is_group(summary)]
-    parts = [f"{task.name} {task.n:,} of {task.n_total:,}" for task in tasks if task.n + task.errors < task.n_total]
-    if parts:
-        yield f"evaluated on a part of the docs: {_named(parts)}"
+    for sentence, stopped in (("evaluated on a part of the docs", False), ("stopped early, all gates proven", True)):
+        parts = [
+            f"{task.name} {'on ' * stopped}{task.n:,} of {task.n_total:,}{' docs' * stopped}"
+            for task in tasks
+            if task.n + task.errors < task.n_total and task.stopped_early is stopped
+        ]
+        if parts:
+            yield f"{sentence}: {_named(parts)}"
     yield from _told(report.summaries)
 
 

@@ -14,6 +14,7 @@ best member, less the logarithm of the members.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 from math import log
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,8 @@ class MeanTest:
     Without `total` the values are independent draws and the question is about their expectation. With it they are
     the docs of a data set of that many, in random order, and the question is about the mean of them all: what
     follows by logic (even if all others were at the other end) counts at once, and after the last one exactly one
-    of `above` and `below` is true. Either is wrong with probability `alpha` at most, over all looks together.
+    of `above` and `below` is true. Either is wrong with probability `alpha` at most, over all looks together; with a
+    `total` it may be 0, and logic alone decides.
     `decided_after` is the number of values that were needed; those given later change nothing but the last word.
 
         test = MeanTest(limit=-0.01, alpha=0.05, low=-1, total=1221)
@@ -50,7 +52,8 @@ class MeanTest:
     def __init__(
         self, limit: float, alpha: float, *, low: float = 0.0, high: float = 1.0, total: int | None = None
     ) -> None:
-        if not 0 < alpha < 1 or not low < high or (total is not None and total < 1):
+        possible = 0 < alpha < 1 or (alpha == 0 and total is not None)
+        if not possible or not low < high or (total is not None and total < 1):
             raise ValueError(f"no test has alpha {alpha!r}, values from {low!r} to {high!r}, and {total!r} in total")
         self.seen = 0
         self.above = False
@@ -58,7 +61,7 @@ class MeanTest:
         self.decided_after: int | None = None
         self._low, self._high, self._total = low, high, total
         self._limit = (limit - low) / (high - low)
-        self._threshold = log(1 / alpha)
+        self._threshold = log(1 / alpha) if alpha else inf
         self._sum = 0.0
         self._logs: dict[str, Floats | float] = {"above": 0.0, "below": 0.0}
         if self._limit <= 0 or self._limit > 1:

@@ -13,6 +13,11 @@ from __future__ import annotations
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._results import Summary
 from pytest_llmeval._verdicts.comparisons import judge_change
+from pytest_llmeval._verdicts.early import halved
+from pytest_llmeval._verdicts.early import last_word
+from pytest_llmeval._verdicts.early import risk_of
+from pytest_llmeval._verdicts.early import shown
+from pytest_llmeval._verdicts.early import with_proof
 from pytest_llmeval._verdicts.families import Member
 from pytest_llmeval._verdicts.families import in_family
 from pytest_llmeval._verdicts.floors import judge_floor
@@ -24,6 +29,12 @@ from pytest_llmeval._verdicts.observed import numbers_of
 from pytest_llmeval._verdicts.observed import observe
 from pytest_llmeval._verdicts.observed import sentence_of
 from pytest_llmeval._verdicts.pairs import flips_of_part
+from pytest_llmeval._verdicts.proofs import Proof
+from pytest_llmeval._verdicts.proofs import asks_of_data_set
+from pytest_llmeval._verdicts.proofs import can_be_proven
+from pytest_llmeval._verdicts.proofs import proof_of
+from pytest_llmeval._verdicts.proofs import summary_of
+from pytest_llmeval._verdicts.series import Place
 from pytest_llmeval._verdicts.staying import judge_staying
 from pytest_llmeval._verdicts.verdict import Evidence
 from pytest_llmeval._verdicts.verdict import Outcome
@@ -32,7 +43,28 @@ from pytest_llmeval._verdicts.verdict import Verdict
 from pytest_llmeval._verdicts.wording import required
 
 
-__all__ = ["Evidence", "Member", "Outcome", "Part", "Verdict", "flips_of_part", "holds", "in_family", "judge"]
+__all__ = [
+    "Evidence",
+    "Member",
+    "Outcome",
+    "Part",
+    "Place",
+    "Proof",
+    "Verdict",
+    "asks_of_data_set",
+    "can_be_proven",
+    "flips_of_part",
+    "halved",
+    "holds",
+    "in_family",
+    "judge",
+    "last_word",
+    "proof_of",
+    "risk_of",
+    "shown",
+    "summary_of",
+    "with_proof",
+]
 
 
 def judge(

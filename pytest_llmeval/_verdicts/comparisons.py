@@ -127,6 +127,20 @@ def judge_change(gate: Gate, change: Change, summary: Summary, value: MetricValu
     return _confident(gate, gate.confidence, change, summary, compared, evidence)
 
 
+def seen_so_far(gate: Gate, outcome: Outcome, summary: Summary, compared: Compared) -> Verdict:
+    """A comparison that was decided before its last doc: what was seen, without bounds and p.
+
+    Those hold for a number of docs that is fixed beforehand, not for one that the results chose.
+    """
+    difference = compared.new - compared.old
+    verdict = Verdict(outcome, _head(gate, summary, compared), _numbers(summary, compared))
+    facts = [f"{_word(compared, difference)} {number_text(abs(difference))}"]
+    if flips := compared.flips:
+        lost, gained = (flips.up, flips.down) if compared.worse_is_up else (flips.down, flips.up)
+        facts += [f"{lost:,} lost", f"{gained:,} gained"]
+    return verdict.adding(", ".join(facts))
+
+
 def compared_of(pairs: Pairs, evidence: Evidence, value: MetricValue) -> Compared:
     """Both sides of a number, as exactly as its docs allow."""
     by_size = weighs_by_size(evidence.owner, value.metric, value.filter)

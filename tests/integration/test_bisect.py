@@ -97,6 +97,20 @@ def test_the_first_bad_is_found_wherever_it_lies(
     assert len(set(log)) == len(log)
 
 
+def test_each_checkpoint_is_asked_no_more_than_it_takes(pytester: pytest.Pytester, history: Path) -> None:
+    rows = [f'{{"q": "hard {i}?", "label": 0}}' for i in range(100)]
+    (history / "hard.jsonl").write_text("\n".join(rows) + "\n")
+    result = pytester.runpytest("tasks/hard.yaml", *models(2, 3, 4, 5), *bisect(1, 6), "--llmeval-early-stop")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        [
+            "  gate failed: tasks/hard.yaml::gate[[]acc[]]: *on 32 of 100 docs*; proven after * of 100 docs at 95 %",
+            "first bad: 5 (tasks/hard.yaml::gate[[]acc[]]); last good: 4",
+            "look at: * answers right on 4 and wrong on 5:",
+        ]
+    )
+
+
 def test_only_selected_gates_count(pytester: pytest.Pytester, history: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BAD", "2")
     result = pytester.runpytest("tasks/hard.yaml", *models(1), *bisect(0, 2), "--junitxml=out.xml")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -43,6 +44,15 @@ def test_early_has_not_learned_everything(pytester: pytest.Pytester, starter_mod
     assert {"sums", "comparisons"} <= failed
     assert "capitals" not in failed
     assert code == 1
+
+
+def test_stopped_early_the_damaged_fails_the_same_gate(pytester: pytest.Pytester, starter_models: Path) -> None:
+    failed, code = failed_gates(pytester, starter_models, "damaged", "--llmeval-early-stop", "--llmeval-output=out")
+    assert (failed, code) == ({"capitals"}, 1)
+    (written,) = Path("out").rglob("results_*.json")
+    stopped = json.loads(written.read_text())["pytest_llmeval"]["stopped_early"]
+    assert stopped["starter_capitals"] == {"docs": 32, "docs_total": 75}
+    assert len(stopped) > 4
 
 
 def test_against_the_good_model(pytester: pytest.Pytester, starter_models: Path) -> None:

@@ -407,7 +407,8 @@ def test_settings_are_kept() -> None:
     assert found["system_instruction_sha"] == hash_of("Be brief.")
     assert found["chat_template_sha"] == hash_of("{{ messages }}")
     assert found["total_evaluation_time_seconds"] == "1.5"
-    assert found["pytest_llmeval"] == {"format": 1, "variant": "new", "errors": {}, "usage": {}, "gates": {}}
+    ours = {"format": 1, "variant": "new", "errors": {}, "usage": {}, "stopped_early": {}, "gates": {}}
+    assert found["pytest_llmeval"] == ours
     assert re.fullmatch(r"pytest-llmeval-harness (N/A|\d.*)", found["lm_eval_version"])
 
 
@@ -633,6 +634,7 @@ def test_runs_of_a_session(tmp_path: Path) -> None:
         collected={"g": group},
         registry=SimpleNamespace(find=lambda name, near: tasks[name]),
         leaves=lambda owner: tuple(tasks.values()) if isinstance(owner, Group) else (owner,),
+        stopped_below=lambda group, variant: None,
         summary=lambda owner, variant: a_summary(owner.name, tasks=("a", "b") if isinstance(owner, Group) else ()),
         model_names={"": "tiny", "new": "ckpt"},
         settings=Settings(limit=4),

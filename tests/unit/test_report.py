@@ -488,6 +488,9 @@ class StandIn:
         tasks = tuple(task.name for task in self.leaves(owner)) if isinstance(owner, Group) else ()
         return summary(owner.name, value(0.5), tasks=tasks)
 
+    def stopped_below(self, group: Group, variant: str) -> None:
+        """Nothing stopped early."""
+
     def answer(self, variant: str, task: str, *correct: bool | None) -> None:
         self.evaluation.ledger.add(variant, task, [DocResult(i, {}, right) for i, right in enumerate(correct)])
 

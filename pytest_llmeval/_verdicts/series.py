@@ -1,0 +1,178 @@
+"""The numbers that a test looks at one by one, and what it asks of their mean.
+
+A doc's number is ``weight * (now - share * before)``: `now` and `before` are its scores in this run and in the
+baseline, `share` is 0 for a floor and 1 for an absolute tolerance; ``now >= (1 - r) * before`` of a relative one is
+a statement on the mean with the share ``1 - r``. Docs of a group that averages its tasks weigh ``N / (T n_t)``, so
+that their mean is the group's value. Such numbers are bounded where a doc's score is, which is known beforehand or
+not at all: what was seen so far bounds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pytest_llmeval._aggregate import metric_of
+from pytest_llmeval._gates import Change
+from pytest_llmeval._gates import Gate
+from pytest_llmeval._metrics import DocMean
+from pytest_llmeval._metrics import Metric
+from pytest_llmeval._metrics import doc_mean
+from pytest_llmeval._results import DocResult
+from pytest_llmeval._task import Task
+from pytest_llmeval._verdicts.samples import weighs_by_size
+from pytest_llmeval._verdicts.verdict import Evidence
+
+
+#: A doc of a scope: the name of its task, and its number there.
+Place: TypeAlias = tuple[str, int]
+
+#: Operator -> (sign of the numbers, whether the gate passes where their mean reaches the limit). ``x > 3`` fails
+#: where ``-x >= -3``: so a value on the limit counts as the operator says.
+_SIDES: Mapping[str, tuple[int, bool]] = {">=": (1, True), ">": (-1, False), "<=": (-1, True), "<": (1, False)}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Whether the mean of numbers in [low, high] reaches `limit`; if so the gate passes, or fails."""
+
+    limit: float
+    low: float
+    high: float
+    sign: int
+    share: float
+    passes_above: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What is asked for of each task: its metric as a mean over docs, in [low, high], and the weight of its docs."""
+
+    filter: str
+    means: Mapping[str, DocMean]
+    weights: Mapping[str, float]
+    low: float
+    high: float
+
+
+def scores_of(gate: Gate, evidence: Evidence, order: Sequence[Place]) -> Scores | None:
+    """How the gate's metric is a mean of bounded numbers over the docs of `order`; None if it is none."""
+    filters = {
+        name
+        for part in evidence.parts
+        for result in part.results
+        for name, metrics in result.scores.items()
+        if gate.metric in metrics and gate.filter in (None, name)
+    }
+    if len(filters) != 1:
+        return None
+    (filter_name,) = filters
+    by_size = weighs_by_size(evidence.owner, gate.metric, filter_name)
+    tasks = [part.task for part in evidence.parts]
+    means = {task.name: mean for task in tasks if (mean := _bounded_mean(task, gate.metric)) is not None}
+    if by_size is None or len(means) < len(tasks) or len({mean.support for mean in means.values()}) != 1:
+        return None
+    support = next(iter(means.values())).support
+    return support and Scores(filter_name, means, _weights(tasks, order, by_size), *support)
+
+
+def questions_of(gate: Gate, scores: Scores) -> list[Question]:
+    """One for each bound, or one for the comparison; none where it cannot be asked so."""
+    if gate.change is not None:
+        found = _about_change(gate.change, scores)
+        return [found] if found else []
+    return [_question(bound.operator, bound.value, 0.0, scores) for bound in gate.bounds]
+
+
+def numbers_of_docs(
+    gate: Gate, question: Question, scores: Scores, evidence: Evidence, places: Sequence[Place]
+) -> list[float] | None:
+    """The number of each place, in order; None if a doc has none."""
+    now, before = _sides(gate, scores, evidence, set(places))
+    numbers = []
+    for place in places:
+        if place not in now:
+            return None
+        old = before.get(place, 0.0) if question.share else 0.0
+        numbers.append(question.sign * scores.weights[place[0]] * (now[place] - question.share * old))
+    return numbers
+
+
+def _bounded_mean(task: Task, name: str) -> DocMean | None:
+    """The metric as a mean of one number a doc, each by itself, with ends that are known beforehand."""
+    try:
+        metric = metric_of(task, name)
+    except ValueError:
+        return None
+    mean = doc_mean(metric)
+    if mean is None or mean.log:
+        return None
+    support = mean.support or ((0.0, 1.0) if _is_share(metric) else None)
+    return support and DocMean(mean.values, support=support, plain=mean.plain)
+
+
+def _is_share(metric: Metric) -> bool:
+    return metric.kind == "right" or metric.code is not None
+
+
+def _weights(tasks: Sequence[Task], order: Sequence[Place], by_size: bool) -> dict[str, float]:
+    if by_size:
+        return {task.name: 1.0 for task in tasks}
+    counts = {task.name: 0 for task in tasks}
+    for name, _ in order:
+        counts[name] += 1
+    return {name: len(order) / (len(tasks) * count) for name, count in counts.items() if count}
+
+
+def _about_change(change: Change, scores: Scores) -> Question | None:
+    offset = float(change.offset)
+    if not change.relative:
+        return _question(change.operator, offset, 1.0, scores)
+    # A share of a negative value would point the other way.
+    return _question(change.operator, 0.0, 1.0 + offset, scores) if scores.low >= 0 and offset > -1 else None
+
+
+def _question(operator: str, limit: float, share: float, scores: Scores) -> Question:
+    sign, passes_above = _SIDES[operator]
+    least, most = scores.low - share * scores.high, scores.high - share * scores.low
+    ends = [sign * weight * end for weight in scores.weights.values() for end in (least, most)]
+    return Question(sign * limit, min(ends), max(ends), sign, share, passes_above)
+
+
+def _sides(
+    gate: Gate, scores: Scores, evidence: Evidence, places: set[Place]
+) -> tuple[dict[Place, float], dict[Place, float]]:
+    """The docs' scores now and before. Of a comparison both sides are rounded as a baseline keeps them."""
+    now: dict[Place, float] = {}
+    before: dict[Place, float] = {}
+    for part in evidence.parts:
+        mean, name = scores.means[part.task.name], part.task.name
+        if not gate.compares:
+            now |= _values(mean, scores.filter, gate.metric, name, part.results, places)
+            continue
+        filters = [spec.name for spec in part.task.filters]
+        pairs = part.comparison.pairing.pairs if part.comparison else ()
+        # Before a doc is called what it is called now.
+        old = [DocResult(new.doc, was.as_result(filters).scores) for was, new in pairs]
+        new = [entry.as_result(filters) for _, entry in pairs]
+        before |= _values(mean, scores.filter, gate.metric, name, old, places)
+        now |= {p: x for p, x in _values(mean, scores.filter, gate.metric, name, new, places).items() if p in before}
+    return now, before
+
+
+def _values(
+    mean: DocMean, filter_name: str, metric: str, task: str, results: Sequence[DocResult], places: set[Place]
+) -> dict[Place, float]:
+    having = [
+        (result.doc, result.scores[filter_name][metric])
+        for result in results
+        if (task, result.doc) in places and metric in result.scores.get(filter_name, {})
+    ]
+    try:
+        numbers = mean.values([item for _, item in having])
+    except (TypeError, ValueError):
+        # What a function of the task gives for a doc need not be a number.
+        return {}
+    return {(task, doc): number for (doc, _), number in zip(having, numbers, strict=True)}
