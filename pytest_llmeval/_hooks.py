@@ -118,7 +118,7 @@ class Running:
         if not self.on_worker and exitstatus != pytest.ExitCode.USAGE_ERROR:
             close(self.session, terminalreporter)
 
-    @pytest.hookimpl(wrapper=True)
+    @pytest.hookimpl(wrapper=True, tryfirst=True)  # around the terminal's summary, which may find the run unsound
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
         if self.on_worker:
             _xdist.publish_results(self.session)

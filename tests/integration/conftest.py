@@ -12,10 +12,13 @@ import datasets  # noqa: F401 - see below
 import hypothesis  # noqa: F401
 import numpy as np  # noqa: F401
 import pytest
+import scipy.optimize
+import scipy.special
+import scipy.stats  # noqa: F401
 
-# pytester forgets the modules that a run inside this process imported, and numpy cannot be imported twice: whatever
-# such runs need must be there before the first one. hypothesis, whose plugin imports it at the end of every run, takes
-# a second each time.
+# pytester forgets the modules that a run inside this process imported, and numpy and scipy cannot be imported twice:
+# whatever such runs need must be there before the first one. hypothesis, whose plugin imports it at the end of every
+# run, takes a second each time.
 import pytest_llmeval._hooks
 import pytest_llmeval._xdist  # noqa: F401
 

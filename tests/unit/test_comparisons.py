@@ -127,7 +127,8 @@ class TestObservedValue:
         bounds = _stats.paired_bounds(30, 0, 1000, 0.95)
         assert verdict.sentence == (
             "t: acc 0.7700 (baseline 0.8000) over 1,000 docs, required >= baseline - 0.02; drop 0.0300 "
-            f"[{-bounds.high:.4f}, {-bounds.low:.4f}], 30 lost, 0 gained, p < 0.0001; the tolerance is 1.5 standard errors"
+            f"[{-bounds.high:.4f}, {-bounds.low:.4f}], 30 lost, 0 gained, p < 0.0001; "
+            "the tolerance is 1.5 standard errors"
         )
         assert {name: round(number, 12) for name, number in verdict.numbers.items()} == {
             "acc": 0.77,

@@ -1,0 +1,386 @@
+"""Baselines as a user meets them: written on request, compared doc by doc, and every wrong use with its message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from conftest import WriteTask
+
+
+pytest_plugins = ["pytester"]
+
+#: Says yes but to the questions that stand in the file ``doubts``; "nan" there breaks it.
+DOUBTER = """
+import math, pathlib, pytest
+
+class Doubter:
+    def loglikelihood(self, requests):
+        doubts = pathlib.Path(__file__).with_name("doubts").read_text().split("\\n")
+        if "nan" in doubts:
+            return [(math.nan, False) for _ in requests]
+        return [(-1.0 if (said == " yes") != (asked in doubts) else -2.5, False) for asked, said in requests]
+
+@pytest.fixture(scope="session")
+def llmeval_model():
+    return Doubter()
+
+def pytest_llmeval_register_models(register):
+    register("doubt", lambda rest, arguments: Doubter())
+"""
+
+BASELINE = "--llmeval-baseline=main"
+UPDATE = "--llmeval-update-baseline"
+
+
+class Suite:
+    """Two tasks of ten docs, all of them yes, and a group; `doubt` makes the model wrong about some."""
+
+    def __init__(self, pytester: pytest.Pytester, write_task: WriteTask) -> None:
+        self.pytester = pytester
+        self.write = write_task
+        pytester.makeconftest(DOUBTER)
+        self.doubt()
+        for name in ("birds", "trees"):
+            write_task(name, [0] * 10, tags="nature", gates="'acc >= baseline - 0.15'")
+        (pytester.path / "tasks" / "all.yaml").write_text(
+            "group: all\ntask: [birds, trees]\naggregate_metric_list: [{metric: acc}]\n"
+            "metadata: {gates: ['acc >= baseline - 0.05']}\n"
+        )
+
+    def doubt(self, **docs: Iterable[int]) -> None:
+        questions = [f"{task} {doc}?" for task, numbers in docs.items() for doc in numbers]
+        (self.pytester.path / "doubts").write_text("\n".join(questions))
+
+    def run(self, *options: str) -> pytest.RunResult:
+        return self.pytester.runpytest("tasks", *options)
+
+    def write_baseline(self, *options: str) -> None:
+        assert self.run(BASELINE, UPDATE, *options).ret == 0
+
+    def file(self, task: str) -> Path:
+        return self.pytester.path / ".llmeval" / "baselines" / "main" / f"{task}.txt"
+
+    def scores(self, task: str) -> dict[int, int]:
+        lines = self.file(task).read_text().partition("\n\n")[2].splitlines()
+        return {int(line.split()[0]): int(line.split()[-1]) for line in lines}
+
+
+@pytest.fixture
+def suite2(pytester: pytest.Pytester, write_task: WriteTask) -> Suite:
+    return Suite(pytester, write_task)
+
+
+class TestWriting:
+    def test_only_on_request(self, suite2: Suite) -> None:
+        suite2.run("-k", "doc")
+        suite2.run(BASELINE)
+        assert not (suite2.pytester.path / ".llmeval").exists()
+
+    def test_a_whole_run(self, suite2: Suite, workers: list[str]) -> None:
+        suite2.doubt(birds=[3])
+        run = suite2.run(BASELINE, UPDATE, "-rs", *workers)
+        assert run.ret == 0
+        # Nothing is compared with a baseline that is being written.
+        run.assert_outcomes(passed=19, skipped=3)
+        run.stdout.fnmatch_lines(["baseline main: 20 docs of 2 tasks written to *.llmeval/baselines/main"])
+        run.stdout.fnmatch_lines(["*baseline 'main' is being written, there is nothing to compare with"])
+        assert suite2.scores("birds") == {doc: int(doc != 3) for doc in range(10)}
+        assert "\n3 " in suite2.file("birds").read_text()
+        assert " B A 1.5 0\n" in suite2.file("birds").read_text()
+
+    def test_the_same_with_workers(self, suite2: Suite) -> None:
+        pytest.importorskip("xdist")
+        suite2.write_baseline()
+        plain = suite2.file("birds").read_bytes()
+        suite2.write_baseline("-n2")
+        assert suite2.file("birds").read_bytes() == plain
+
+    def test_a_selection_replaces_what_was_run(self, suite2: Suite) -> None:
+        suite2.write_baseline()
+        suite2.doubt(birds=[3, 4], trees=[5])
+        run = suite2.pytester.runpytest("tasks/birds.yaml::doc[3]", BASELINE, UPDATE)
+        run.stdout.fnmatch_lines(["baseline main: birds: 1 docs written, 9 kept, 1 with other scores"])
+        assert [doc for doc, score in suite2.scores("birds").items() if not score] == [3]
+        assert all(suite2.scores("trees").values())
+
+    def test_a_limit_too(self, suite2: Suite) -> None:
+        suite2.write_baseline()
+        suite2.doubt(birds=[0, 9])
+        suite2.write_baseline("--llmeval-limit=2")
+        assert [doc for doc, score in suite2.scores("birds").items() if not score] == [0]
+
+    def test_a_whole_run_forgets_docs_that_are_gone(self, suite2: Suite) -> None:
+        suite2.write_baseline()
+        suite2.write("birds", [0] * 4)
+        suite2.write_baseline()
+        assert len(suite2.scores("birds")) == 4
+
+    def test_unsound_answers_are_told_and_not_written(self, suite2: Suite, workers: list[str]) -> None:
+        suite2.write_baseline()
+        before = suite2.file("birds").read_bytes()
+        (suite2.pytester.path / "doubts").write_text("nan")
+        run = suite2.run(BASELINE, UPDATE, *workers)
+        run.stdout.fnmatch_lines(["ERROR: *birds.txt: not written: 10 docs got no usable number (NaN) (doc[[]0[]], *"])
+        assert run.ret == 1
+        assert suite2.file("birds").read_bytes() == before
+
+    def test_a_part_does_not_mix_with_other_settings(self, suite2: Suite) -> None:
+        suite2.write_baseline()
+        run = suite2.run(BASELINE, UPDATE, "--llmeval-limit=2", "--llmeval-system=Be brief.")
+        run.stdout.fnmatch_lines(
+            ['ERROR: *birds.txt: not updated: system was null and is "Be brief."; *run of all docs']
+        )
+        assert run.ret == 1
+
+    def test_a_damaged_file_is_replaced_by_a_whole_run_only(self, suite2: Suite) -> None:
+        suite2.write_baseline()
+        suite2.file("birds").write_text("rubbish\n")
+        assert suite2.run(BASELINE, UPDATE, "--llmeval-limit=2").ret == 1
+        suite2.write_baseline()
+        assert len(suite2.scores("birds")) == 10
+
+    def test_a_path_and_the_ini_file(self, suite2: Suite) -> None:
+        suite2.pytester.makeini("[pytest]\nllmeval_baseline = kept/here\nllmeval_update_baseline = true\n")
+        assert suite2.run().ret == 0
+        assert (suite2.pytester.path / "kept" / "here" / "trees.txt").is_file()
+        suite2.pytester.makeini("[pytest]\nllmeval_baseline = kept/here\n")
+        run = suite2.run()
+        run.assert_outcomes(passed=23)
+        run.stdout.fnmatch_lines(["baseline kept/here: 0 lost, 0 gained of 20 docs"])
+
+
+class TestComparing:
+    def test_verdicts(self, suite2: Suite, workers: list[str]) -> None:
+        """birds loses 2 of 10 docs, which is beyond .15 and makes .1 of the group."""
+        suite2.write_baseline()
+        suite2.doubt(birds=[3, 4])
+        run = suite2.run(BASELINE, "-v", "--junitxml=out.xml", "--llmeval-output=out", *workers)
+        run.stdout.fnmatch_lines_random(
+            [
+                "gate failed: tasks/birds.yaml::gate[[]acc.drop[]]: birds: acc 0.8000 (baseline 1.0000) over 10 docs, "
+                "required >= baseline - 0.15; drop 0.2000 [[]*, *[]], 2 lost, 0 gained, p = 0.5*",
+                "gate failed: tasks/all.yaml::gate[[]acc.drop[]]: all: acc 0.9000 (baseline 1.0000) over 20 docs in 2 "
+                "tasks, required >= baseline - 0.05; drop 0.1000*",
+                "gate passed: tasks/trees.yaml::gate[[]acc.drop[]]: *",
+                "baseline main: 2 lost, 0 gained of 20 docs (birds -2 +0)",
+            ]
+        )
+        assert run.ret == 1
+        found = {
+            case.get("classname"): case
+            for case in ElementTree.parse("out.xml").iter("testcase")
+            if "gate" in case.get("name", "")
+        }
+        values = {p.get("name"): p.get("value") for p in found["tasks.birds.yaml"].iter("property")}
+        assert (values["acc_baseline"], values["lost"], values["docs"]) == ("1.0", "2", "10")
+        (results,) = Path("out").rglob("results_*.json")
+        assert '"outcome": "failed"' in results.read_text()
+
+    def test_gates_alone(self, suite2: Suite) -> None:
+        suite2.write_baseline("-m", "llmeval_gate")
+        suite2.run(BASELINE, "-m", "llmeval_gate").assert_outcomes(passed=3, deselected=20)
+
+    def test_the_same_docs_under_a_limit(self, suite2: Suite) -> None:
+        suite2.write_baseline()
+        suite2.doubt(birds=[0], trees=[9])
+        run = suite2.run(BASELINE, "--llmeval-limit=4", "-v")
+        run.stdout.fnmatch_lines(
+            [
+                "gate failed: *birds: acc 0.7500 (baseline 1.0000) on 4 of 10 docs, *; the first 4 docs are no random*",
+                "gate passed: *trees: acc 1.0000 (baseline 1.0000) on 4 of 10 docs, *",
+            ]
+        )
+
+    def test_docs_without_partners(self, suite2: Suite) -> None:
+        suite2.write_baseline()
+        suite2.write("birds", [0] * 11, gates="'acc >= baseline - 0.15'")
+        suite2.write("trees", [0] * 9)
+        run = suite2.run(BASELINE)
+        run.stdout.fnmatch_lines_random(
+            [
+                "gate failed: *birds: acc 1.0000 *; it cannot be compared with baseline 'main': it lacks 1 doc *",
+                "ERROR: baseline main: birds: it lacks 1 doc (doc[[]10[]]) of the run",
+                "ERROR: baseline main: trees: the data has no longer 1 doc (doc[[]9[]]) of it",
+            ]
+        )
+        assert run.ret == 1
+        suite2.pytester.makeini("[pytest]\nllmeval_unpaired = ignore\n")
+        lenient = suite2.run(BASELINE, "-v")
+        assert lenient.ret == 0
+        lenient.stdout.fnmatch_lines(
+            ["gate passed: *birds: * on 10 of 11 docs*1 docs of the run are not in the baseline"]
+        )
+
+    def test_a_run_without_gates_fails_too(self, suite2: Suite) -> None:
+        suite2.write_baseline()
+        suite2.file("trees").unlink()
+        run = suite2.run(BASELINE, "-k", "doc")
+        run.stdout.fnmatch_lines(["ERROR: baseline main: trees: it has nothing of task trees"])
+        assert (run.ret, run.parseoutcomes()["passed"]) == (1, 20)
+        assert suite2.run(BASELINE, "-k", "doc and birds").ret == 0
+
+    def test_families(self, suite2: Suite, workers: list[str]) -> None:
+        """One rule for both tasks: trees would fail alone (p = .047) and does not beside birds; if both fall, both do."""
+        suite2.write_baseline()
+        suite2.doubt(trees=range(6))
+        rule = "--llmeval-fail-on=tag:nature.acc >= baseline - 0.3 @ 0.95 as rule"
+        run = suite2.run(BASELINE, rule, "-k", "rule", *workers)
+        run.stdout.fnmatch_lines(
+            [
+                "gate inconclusive: *trees*gate[[]rule[]]: *6 lost*; alone it would fail (p = 0.047 *), Holm over 2 gates it*"
+            ]
+        )
+        assert run.ret == 0
+        alone = suite2.run(BASELINE, rule, "-k", "rule and trees")
+        alone.stdout.fnmatch_lines(["gate failed: *trees.yaml::gate[[]rule[]]: *6 lost*"])
+        suite2.doubt(birds=range(8), trees=range(6))
+        both = suite2.run(BASELINE, rule, "-k", "rule")
+        both.stdout.fnmatch_lines_random([f"gate failed: *{name}*; Holm over 2 gates" for name in ("birds", "trees")])
+
+
+class TestWrongUse:
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ([UPDATE], "--llmeval-update-baseline: say which one with --llmeval-baseline NAME"),
+            (
+                ["--llmeval-baseline=mian"],
+                "--llmeval-baseline: there is no baseline 'mian' *; there are: main; did you mean 'main'*",
+            ),
+            (["--llmeval-baseline=./tasks"], "--llmeval-baseline: './tasks' holds no baseline *"),
+            (["--llmeval-baseline=tasks/all.yaml"], "--llmeval-baseline: 'tasks/all.yaml' is no folder; *"),
+            (
+                [BASELINE, UPDATE, "--llmeval-model=a=doubt:1", "--llmeval-model=b=doubt:2"],
+                "*a baseline holds the answers of one model, and 2 are named (a, b): name one",
+            ),
+            (
+                ["--llmeval-fail-on=birds.acc >= baseline - 0.1"],
+                "--llmeval-fail-on: *there is no baseline to compare with: name one with --llmeval-baseline",
+            ),
+            (
+                [BASELINE, "--llmeval-fail-on=birds.acc >= baseline - -0.1"],
+                "--llmeval-fail-on: *expected a number of 0 or more*",
+            ),
+            (
+                [BASELINE, "--llmeval-fail-on=birds.acc >= baseline - nan"],
+                "--llmeval-fail-on: *expected a finite number*",
+            ),
+        ],
+    )
+    def test_options(self, suite2: Suite, options: list[str], message: str) -> None:
+        suite2.write_baseline()
+        run = suite2.run(*options)
+        assert run.ret == 4
+        run.stderr.fnmatch_lines([f"ERROR: {message}"])
+
+    def test_an_ini_file_names_what_is_not_there(self, suite2: Suite) -> None:
+        suite2.pytester.makeini("[pytest]\nllmeval_baseline = main\n")
+        suite2.pytester.makepyfile(test_alone="def test_it(): pass")
+        assert suite2.pytester.runpytest("test_alone.py").ret == 0
+        run = suite2.run()
+        assert run.ret == 4
+        run.stderr.fnmatch_lines(["ERROR: ini llmeval_baseline: there is no baseline 'main' *"])
+
+    @pytest.mark.parametrize(
+        ("change", "options", "message"),
+        [
+            (("version: 1.0", "version: 2.0"), [], "version was 1.0 and is 2.0"),
+            (None, ["--llmeval-system=Hm."], 'system was null and is "Hm."'),
+            (("{{q}}", "{{q}} So?"), [], "the prompt of 10 docs (doc[[]0[]], doc[[]1[]], ...) changed"),
+            (("aggregation: mean", "aggregation: median"), [], 'metric acc was {"aggregation": "mean"*'),
+            (
+                ("task: birds\n", "task: birds\nfilter_list: [{name: one, filter: [{function: take_first}]}]\n"),
+                [],
+                "it has no filter one*",
+            ),
+        ],
+    )
+    def test_what_is_not_comparable(
+        self, suite2: Suite, change: tuple[str, str] | None, options: list[str], message: str
+    ) -> None:
+        suite2.write_baseline()
+        path = suite2.pytester.path / "tasks" / "birds.yaml"
+        if change is not None:
+            path.write_text(path.read_text().replace(*change))
+        run = suite2.pytester.runpytest("tasks/birds.yaml", BASELINE, *options)
+        run.stdout.fnmatch_lines([f"gate failed: *it cannot be compared with baseline 'main': {message}"])
+        assert run.ret == 1
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("rubbish\n", "*birds.txt:1: expected 'llmeval baseline, format 1', found 'rubbish': this is no baseline"),
+            ("llmeval baseline, format 9\n", "*birds.txt:1: has format 9, and this version reads format 1*"),
+            ("llmeval baseline, format 1\n", "*birds.txt:2: digest: the file was damaged, merged or edited by hand*"),
+        ],
+    )
+    def test_damaged_files(self, suite2: Suite, text: str, message: str) -> None:
+        suite2.write_baseline()
+        suite2.file("birds").write_text(text)
+        run = suite2.pytester.runpytest("tasks/birds.yaml", BASELINE)
+        run.stdout.fnmatch_lines([f"gate failed: *it cannot be compared with baseline 'main': {message}"])
+        run.stdout.no_fnmatch_line("*Traceback*")
+        assert run.ret == 1
+
+    def test_a_hand_edited_score(self, suite2: Suite) -> None:
+        suite2.doubt(birds=[1])
+        suite2.write_baseline()
+        suite2.file("birds").write_text(suite2.file("birds").read_text().replace(" B A 1.5 0\n", " A A 1.5 1\n"))
+        suite2.pytester.runpytest("tasks/birds.yaml", BASELINE).stdout.fnmatch_lines(["gate failed: *edited by hand*"])
+
+    def test_nan_on_the_side_of_the_run(self, suite2: Suite) -> None:
+        suite2.write_baseline()
+        (suite2.pytester.path / "doubts").write_text("nan")
+        run = suite2.run(BASELINE, "-k", "gate")
+        run.stdout.fnmatch_lines(["gate failed: *birds: *; 10 docs got no usable number from the model (NaN)"])
+        assert run.ret == 1
+
+    def test_no_baseline_is_named(self, suite2: Suite) -> None:
+        run = suite2.run()
+        run.stdout.fnmatch_lines(
+            ["gate failed: *there is no baseline to compare with: name one with --llmeval-baseline*"]
+        )
+        assert run.ret == 1
+
+    def test_gates_that_cannot_be_meant(self, suite2: Suite) -> None:
+        for number, gate in enumerate(
+            ("{metric: acc, max_drop: -0.1}", "f1 >= baseline", "{metric: acc, max_rise: 0.1}")
+        ):
+            suite2.write(f"odd{number}", [0], gates=gate if gate.startswith("{") else f"'{gate}'")
+        suite2.write_baseline("-k", "birds", "--ignore-glob=*odd*")
+        run = suite2.run(BASELINE, "-k", "odd")
+        run.stdout.fnmatch_lines(
+            [
+                "*odd0.yaml:*: metadata.gates: *max_drop: expected a number of 0 or more, got -0.1: *",
+                "*odd1.yaml:*: metadata.gates: 'f1 >= baseline': task 'odd1' has no metric 'f1' (it has: acc)*",
+                "*odd2.yaml:*: metadata.gates: *acc is better when higher, so max_rise holds no loss: write max_drop*",
+            ]
+        )
+        assert run.ret == 1
+
+    def test_several_models_of_a_fixture(self, suite2: Suite) -> None:
+        suite2.pytester.makeconftest(
+            DOUBTER.replace('scope="session")', 'scope="session", params=["a", "b"])').replace(
+                "llmeval_model()", "llmeval_model(request)"
+            )
+        )
+        run = suite2.run(BASELINE, UPDATE)
+        run.stdout.fnmatch_lines(
+            ["ERROR: *a baseline holds the answers of one model, and 2 answered (a, b): nothing is*"]
+        )
+        assert run.ret == 1
+
+    def test_clusters(self, suite2: Suite) -> None:
+        path = suite2.write("odd", [0])
+        path.write_text(path.read_text().replace("version: 1.0", "version: 1.0\n  cluster: passage"))
+        suite2.pytester.runpytest("tasks/odd.yaml").stdout.fnmatch_lines(
+            ["*odd.yaml:*: metadata.cluster: the data has no column 'passage' (it has: q, label)"]
+        )
+        path.write_text(path.read_text().replace("cluster: passage", "cluster: 3"))
+        suite2.pytester.runpytest("tasks/odd.yaml").stdout.fnmatch_lines(
+            ["*odd.yaml:*: metadata.cluster: must name the column that docs of a cluster share"]
+        )
