@@ -12,8 +12,10 @@ from typing import Any
 
 from pytest_llmeval._metrics.aggregations import Item
 from pytest_llmeval._metrics.choice import CHOICE_METRICS
+from pytest_llmeval._metrics.choice import PICKED_BY
 from pytest_llmeval._metrics.choice import Answered
 from pytest_llmeval._metrics.choice import choice_scores
+from pytest_llmeval._metrics.choice import margin
 from pytest_llmeval._metrics.choice import pick
 from pytest_llmeval._metrics.means import DOC_MEANS
 from pytest_llmeval._metrics.means import DocMean
@@ -48,6 +50,7 @@ __all__ = [
     "Metric",
     "aggregation_name",
     "choice_scores",
+    "margin",
     "default_metrics",
     "doc_mean",
     "generation_score",
