@@ -197,6 +197,7 @@ class Bisection:
             session.score_scope(owner, name, lm, skip=nothing)
             if found:
                 session.join_family(name, owner, found.gate)
+                session.noise.measure(lm, name, session.leaves(owner) if found.gate.compares else ())
         for item, owner, found in asked:
             if found is None or session.excuse(owner, found.gate):
                 continue

@@ -20,6 +20,7 @@ import pytest
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._history import Given
 from pytest_llmeval._history import history_between
+from pytest_llmeval._models.arguments import DTYPES
 from pytest_llmeval._settings import FEWSHOT_SEED
 from pytest_llmeval._settings import Settings
 
@@ -77,6 +78,13 @@ OPTIONS = (
     _texts("fail-on", "GATE", "a further gate, e.g. 'mmlu.acc >= 0.25'; repeat for several"),
     _text("baseline", "NAME-or-PATH", "compare with this baseline, doc by doc; NAME lies in .llmeval/baselines"),
     _switch("update-baseline", "write the answers of this run into the baseline, instead of comparing"),
+    _text(
+        "noise",
+        "N[:DTYPE]",
+        "with a baseline: score N docs of each compared task again in passes of other sizes, and in DTYPE if named "
+        "(64, 64:bfloat16); flips whose margins, before and now, lie below what that changed are ties for gates with "
+        "a confidence: neither lost nor gained",
+    ),
     Option(
         "wrong",
         "how a wrong answer is recorded: pass (own category, default), xfail or fail",
@@ -136,6 +144,7 @@ def read_settings(config: pytest.Config) -> Settings:
     updating = bool(value_of(config, "update-baseline"))
     if updating and reader.text("baseline") is None:
         raise SettingError(f"{origin_of(config, 'update-baseline')}: say which one with --llmeval-baseline NAME")
+    noise_docs, noise_dtype = reader.noise(comparing=reader.text("baseline") is not None and not updating)
     return Settings(
         data_dir=reader.folder("data", os.environ.get("LLMEVAL_DATA")),
         limit=limit,
@@ -153,6 +162,8 @@ def read_settings(config: pytest.Config) -> Settings:
         keep_samples=bool(value_of(config, "output")) or value_of(config, "wrong") == "fail",
         keep_keys=reader.text("baseline") is not None,
         identify=updating,
+        noise_docs=noise_docs,
+        noise_dtype=noise_dtype,
     )
 
 
@@ -188,6 +199,24 @@ class _Reader:
         if not 0 < number < float("inf") or (number >= 1 and number != int(number)):
             raise self.fail("limit", text, "a number of docs (10) or a share below 1 (0.1)")
         return int(number) if number >= 1 else number
+
+    def noise(self, *, comparing: bool) -> tuple[int, str | None]:
+        """How many docs to score again, and in which dtype; without a comparison an ini key asks for nothing."""
+        text = self.text("noise")
+        if text is None:
+            return 0, None
+        docs, colon, dtype = text.partition(":")
+        known = [name for name in DTYPES if name != "auto"]
+        if not (docs.isascii() and docs.isdigit()) or int(docs) < 1 or (colon and dtype not in known):
+            raise self.fail("noise", text, f"N or N:DTYPE, e.g. 64 or 64:bfloat16 (dtypes: {', '.join(known)})")
+        if not comparing:
+            if self.config.getoption("llmeval_noise") is None:
+                return 0, None
+            raise SettingError(
+                f"--llmeval-noise: {text!r} is for comparisons with a baseline: name one with --llmeval-baseline, "
+                "without --llmeval-update-baseline"
+            )
+        return int(docs), dtype or None
 
     def sample_seed(self, text: str) -> int:
         kind, colon, seed = text.partition(":")

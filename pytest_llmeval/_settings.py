@@ -22,6 +22,7 @@ class Settings:
     draw that many docs at random by this seed instead of the first ones. `num_fewshot` None: the task's own.
     `gen_kwargs` override a task's `generation_kwargs` key by key. `keep_keys`: results carry their doc's key and
     pick, for a baseline; `identify`: models are asked for their fingerprint, which may read all their weights.
+    `noise_docs`: so many docs of a task that is compared are scored again in other ways, and in `noise_dtype`.
     """
 
     data_dir: Path | None = None
@@ -39,3 +40,5 @@ class Settings:
     keep_samples: bool = False
     keep_keys: bool = False
     identify: bool = False
+    noise_docs: int = 0
+    noise_dtype: str | None = None

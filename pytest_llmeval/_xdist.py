@@ -77,6 +77,7 @@ def publish_results(session: Session) -> None:
         lacking=session.lacking,
         unasked=[[*key, reason] for key, reason in session.unasked.items()],
         described=evaluation.described,
+        noise=session.noise.to_list(),
     )
 
 
@@ -113,6 +114,7 @@ class Controller:
         self.session.evaluation.sizes.update(sizes)
         self.session.model_names.update(output.get("models", {}))
         self.session.evaluation.described.update(output.get("described", {}))
+        self.session.noise.add(output.get("noise", ()))
         self.session.lacking.update(output.get("lacking", {}))
         self.session.unasked.update({(variant, task): why for variant, task, why in output.get("unasked", ())})
         self.session.selected_gates = [(gate[4], gate[0]) for gate in self.gates.values() if gate[3] is not None]

@@ -40,6 +40,7 @@ FLOOR_PLAN = [
     {"_trends", "_verdicts"},
     {"_lint"},
     {"_evaluate"},
+    {"_noise"},
     {"_options", "_items"},
     {"_progress", "_serve", "_reference"},
     {"_session"},
