@@ -1,6 +1,6 @@
 """How often verdicts err, what they can see, and what early stopping saves: simulated, with fixed seeds.
 
-    python perf/verdict_study.py [--quick]
+    python perf/verdict_study.py [--quick] [floor_errors paired_power ...]
 
 Prints Markdown tables. Confidence is .95 everywhere: a verdict may be wrong in 5 % of comparisons. Each rate comes
 from at least 2,000 simulated comparisons; one standard error of a rate of 5 % is then .5 points (.15 with 20,000).
@@ -404,7 +404,9 @@ def ever(values: Floats, limit: float, low: float, total: int | None) -> tuple[b
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few comparisons: whether it runs, not what it finds")
-    many, some, few = (200, 40, 20) if parser.parse_args().quick else (20_000, 2_000, 200)
+    parser.add_argument("studies", nargs="*", help="some of them, by the names of their functions; all take 9 minutes")
+    asked = parser.parse_args()
+    many, some, few = (200, 40, 20) if asked.quick else (20_000, 2_000, 200)
     for study, times in (
         (floor_errors, many),
         (finite_errors, many),
@@ -417,6 +419,8 @@ def main() -> None:
         (early_stopping, few),
         (early_errors, some),
     ):
+        if asked.studies and study.__name__ not in asked.studies:
+            continue
         start = time.perf_counter()
         study(times)
         print(f"\n({time.perf_counter() - start:.0f} s)", flush=True)

@@ -36,8 +36,8 @@ def baseline_lines(session: Session) -> Iterator[Line]:
             yield from _noise(session, variant)
     elif len(variants) > 1:
         yield Line(
-            f"ERROR: --llmeval-update-baseline: a baseline holds the answers of one model, and {len(variants)} answered "
-            f"({', '.join(variants)}): nothing is written",
+            f"ERROR: --llmeval-update-baseline: a baseline holds the answers of one model, and {len(variants)} "
+            f"answered ({', '.join(variants)}): nothing is written",
             is_error=True,
         )
     else:

@@ -91,13 +91,9 @@ class TestWriting:
         assert suite2.scores("birds") == {doc: int(doc != 3) for doc in range(10)}
         assert "\n3 " in suite2.file("birds").read_text()
         assert " B A 1.5 0\n" in suite2.file("birds").read_text()
-
-    def test_the_same_with_workers(self, suite2: Suite) -> None:
-        pytest.importorskip("xdist")
+        written = suite2.file("birds").read_bytes()
         suite2.write_baseline()
-        plain = suite2.file("birds").read_bytes()
-        suite2.write_baseline("-n2")
-        assert suite2.file("birds").read_bytes() == plain
+        assert suite2.file("birds").read_bytes() == written
 
     def test_a_selection_replaces_what_was_run(self, suite2: Suite) -> None:
         suite2.write_baseline()
@@ -224,20 +220,18 @@ class TestComparing:
         assert suite2.run(BASELINE, "-k", "doc and birds").ret == 0
 
     def test_families(self, suite2: Suite, workers: list[str]) -> None:
-        """One rule for both tasks: trees would fail alone (p = .047) and does not beside birds; if both fall, both do."""
+        """One rule for both tasks: trees would fail alone (p = .048), not in the family; where both fall both fail."""
         suite2.write_baseline()
-        suite2.doubt(trees=range(6))
+        suite2.doubt(trees=range(7))
         rule = "--llmeval-fail-on=tag:nature.acc >= baseline - 0.3 @ 0.95 as rule"
         run = suite2.run(BASELINE, rule, "-k", "rule", *workers)
         run.stdout.fnmatch_lines(
-            [
-                "gate inconclusive: *trees*gate[[]rule[]]: *6 lost*; alone it would fail (p = 0.047 *), Holm over 2 gates it*"
-            ]
+            ["gate inconclusive: *trees*gate[[]rule[]]: *7 lost*; alone it would fail (p = 0.048 *), Holm over 2*"]
         )
         assert run.ret == 0
         alone = suite2.run(BASELINE, rule, "-k", "rule and trees")
-        alone.stdout.fnmatch_lines(["gate failed: *trees.yaml::gate[[]rule[]]: *6 lost*"])
-        suite2.doubt(birds=range(8), trees=range(6))
+        alone.stdout.fnmatch_lines(["gate failed: *trees.yaml::gate[[]rule[]]: *7 lost*"])
+        suite2.doubt(birds=range(10), trees=range(7))
         both = suite2.run(BASELINE, rule, "-k", "rule")
         both.stdout.fnmatch_lines_random([f"gate failed: *{name}*; Holm over 2 gates" for name in ("birds", "trees")])
 
