@@ -28,23 +28,28 @@ ROOT = Path(__file__).parents[1]
 OURS = """
 import sys, time
 import pytest
-from pytest_llmeval._models.huggingface import HuggingFaceLM
-spent = 0.0
-def timed(name):
-    ask = getattr(HuggingFaceLM, name)
-    def run(self, *args):
-        global spent
-        self.prepare()
-        start = time.perf_counter()
-        try:
-            return ask(self, *args)
-        finally:
-            spent += time.perf_counter() - start
-    setattr(HuggingFaceLM, name, run)
-for name in ("loglikelihood", "loglikelihood_rolling", "generate_until"):
-    timed(name)
-code = pytest.main(sys.argv[1:])
-print("MODEL", spent)
+
+class Timing:
+    spent = 0.0
+
+    def pytest_collection_finish(self):
+        from pytest_llmeval._models.huggingface import HuggingFaceLM
+        for name in ("loglikelihood", "loglikelihood_rolling", "generate_until"):
+            setattr(HuggingFaceLM, name, self.timed(getattr(HuggingFaceLM, name)))
+
+    def timed(self, ask):
+        def run(lm, *args):
+            lm.prepare()
+            start = time.perf_counter()
+            try:
+                return ask(lm, *args)
+            finally:
+                self.spent += time.perf_counter() - start
+        return run
+
+timing = Timing()
+code = pytest.main(sys.argv[1:], plugins=[timing])
+print("MODEL", timing.spent)
 sys.exit(code)
 """
 

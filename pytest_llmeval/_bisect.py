@@ -192,18 +192,23 @@ class Bisection:
     def _verdicts(self, name: str, lm: LM, items: Sequence[pytest.Item]) -> dict[str, Verdict]:
         session, verdicts = self.session, {}
         session.name_model(name, lm)
-        asked = [(item, owner, gate_of(item)) for item in items if (owner := owner_of(item))]
-        for _, owner, found in asked:
+        for gate in filter(None, map(gate_of, items)):
+            session.join_family(name, gate.owner, gate.gate)
+        for item in items:
+            owner, found = owner_of(item), gate_of(item)
+            if owner is None or session.excuse(owner, found.gate if found else None):
+                continue
             session.score_scope(owner, name, lm, skip=nothing)
-            if found:
-                session.join_family(name, owner, found.gate)
-                session.noise.measure(lm, name, session.leaves(owner) if found.gate.compares else ())
-        for item, owner, found in asked:
-            if found is None or session.excuse(owner, found.gate):
+            if found is None:
                 continue
             # A gate that fails for lack of answers says nothing of the checkpoint.
             if lacking := session.missing(owner, name) or self._refused(owner, name):
                 raise UndecidedError(f"{name} cannot be judged: {item.nodeid}: {lacking}")
+            if found.gate.compares:
+                session.noise.measure(lm, name, session.leaves(owner))
+            for other in session.relatives(owner, name, found.gate):
+                session.score_scope(other, name, lm, skip=nothing)
+                session.noise.measure(lm, name, session.leaves(other))
             verdicts[item.nodeid] = session.verdict(owner, name, found.gate)
         if not verdicts:
             raise UndecidedError("no selected gate has its data")

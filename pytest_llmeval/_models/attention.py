@@ -14,17 +14,18 @@ from pytest_llmeval._engine.blocks import Block
 
 
 class BlockAttention(TorchFunctionMode):
-    """While it is entered, attention under `mask` is computed block by block, each over the keys that it can see.
+    """While it is entered, attention under one of `masks` is computed block by block, each over the keys it can see.
 
-    The mask has the shape [1, 1, new tokens, held and new tokens]. Whatever else a model does stays as it is; so
+    The masks have the shape [1, 1, new tokens, held and new tokens]. Whatever else a model does stays as it is; so
     does attention of another form than `torch.nn.functional.scaled_dot_product_attention`.
     """
 
-    def __init__(self, mask: torch.Tensor, blocks: Sequence[Block]) -> None:
+    def __init__(self, masks: Sequence[torch.Tensor], blocks: Sequence[Block]) -> None:
         super().__init__()
-        self._mask = mask
+        self._masks = masks
         self._blocks = [
-            (block, _picked(mask[:, :, block.start : block.end], block.keys, dim=3).contiguous()) for block in blocks
+            [(block, _picked(mask[:, :, block.start : block.end], block.keys, dim=3).contiguous()) for block in blocks]
+            for mask in masks
         ]
 
     def __torch_function__(
@@ -35,25 +36,36 @@ class BlockAttention(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         keywords = kwargs or {}
-        if func is torch.nn.functional.scaled_dot_product_attention and self._is_ours(keywords.get("attn_mask"), *args):
-            query, key, value, *rest = args
-            return self._attend(query, key, value, rest, {**keywords})
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            place = self._place(keywords.get("attn_mask"), *args)
+            if place is not None:
+                query, key, value, *rest = args
+                return self._attend(self._blocks[place], query, key, value, rest, {**keywords})
         return func(*args, **keywords)
 
-    def _is_ours(self, mask: torch.Tensor | None, query: torch.Tensor, key: torch.Tensor, *_: Any) -> bool:
-        """Whether this is attention of all new tokens under our mask, which some models hand on as a view of it."""
-        return (
-            mask is not None
-            and mask.data_ptr() == self._mask.data_ptr()
-            and mask.shape[2:] == self._mask.shape[2:] == (query.shape[2], key.shape[2])
-        )
+    def _place(self, mask: torch.Tensor | None, query: torch.Tensor, key: torch.Tensor, *_: Any) -> int | None:
+        """Which of our masks this is, for attention of all new tokens; some models hand on a view of it."""
+        for place, ours in enumerate(self._masks):
+            if (
+                mask is not None
+                and mask.data_ptr() == ours.data_ptr()
+                and mask.shape[2:] == ours.shape[2:] == (query.shape[2], key.shape[2])
+            ):
+                return place
+        return None
 
     def _attend(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rest: Sequence[Any], keywords: dict[str, Any]
+        self,
+        blocks: Sequence[tuple[Block, torch.Tensor]],
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        rest: Sequence[Any],
+        keywords: dict[str, Any],
     ) -> torch.Tensor:
         """query [1, heads, new tokens, width], key and value [1, heads, held and new tokens, width]."""
         parts = []
-        for block, mask in self._blocks:
+        for block, mask in blocks:
             keywords["attn_mask"] = mask
             parts.append(
                 torch.nn.functional.scaled_dot_product_attention(

@@ -116,11 +116,10 @@ def _ends_lines(step: Mapping[str, Any]) -> bool:
     """Whether a step makes a piece end at every cut."""
     kind = step["type"]
     if kind == "ByteLevel":
-        return bool(step["use_regex"]) and not step["add_prefix_space"]
+        return bool(step["use_regex"] and not step["add_prefix_space"])
     if kind != "Split" or step["behavior"] != "Isolated" or step["invert"]:
-        return kind == "WhitespaceSplit"
-    pattern = step["pattern"].get("Regex", "")
-    return ENDS_LINES.issuperset(_alternatives(pattern))
+        return bool(kind == "WhitespaceSplit")
+    return ENDS_LINES.issuperset(_alternatives(str(step["pattern"].get("Regex", ""))))
 
 
 def _alternatives(pattern: str) -> list[str]:
@@ -137,4 +136,5 @@ def _alternatives(pattern: str) -> list[str]:
 
 def _reaches_over(token: Any) -> bool:
     """Whether an added token, which is found before all else, may hold both sides of a cut."""
-    return "\n" in token.content or bool(token.rstrip and token.content[-1:].isalnum())
+    text = str(token.content)
+    return "\n" in text or (bool(token.rstrip) and text[-1:].isalnum())

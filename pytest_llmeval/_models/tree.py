@@ -13,8 +13,10 @@ import random
 import re
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -43,6 +45,10 @@ from pytest_llmeval._models.devices import is_out_of_memory
 from pytest_llmeval._models.devices import pass_limits
 from pytest_llmeval._models.devices import scoring_budget
 from pytest_llmeval._models.devices import writing_budget
+from pytest_llmeval._models.masks import NO_WINDOWS
+from pytest_llmeval._models.masks import Windows
+from pytest_llmeval._models.masks import narrowed
+from pytest_llmeval._models.masks import windows_of
 from pytest_llmeval._models.padded import PaddedEngine
 from pytest_llmeval._models.padded import evaluating
 from pytest_llmeval._models.scoring import PaddedScorer
@@ -58,7 +64,7 @@ WAVE_PASSES = 64
 LENGTH_SETTING = re.compile(r"^(?!.*(layers|pattern)$).*(window|chunk|block_size|original_max_position)")
 #: The sequences of the check: a few documents behind a shared start, with choices.
 CHECK_SHARED, CHECK_DOCS, CHECK_CHOICES = 9, (5, 1, 12, 3), (1, 3, 2)
-CHECK_LIMITS, CHECK_BLOCK = Limits(pack=16, longest=24), 6
+CHECK_LIMITS, CHECK_BLOCK, CHECK_WINDOW = Limits(pack=16, longest=24), 6, 5
 
 
 class TreeEngine:
@@ -70,14 +76,21 @@ class TreeEngine:
     """
 
     def __init__(
-        self, model: Any, limits: Limits, padded: PaddedEngine, reach: float, *, remembers: bool = False
+        self,
+        model: Any,
+        limits: Limits,
+        padded: PaddedEngine,
+        reach: float,
+        windows: Windows = NO_WINDOWS,
+        *,
+        remembers: bool = False,
     ) -> None:
         self._model = model
         self._padded = padded
         self._limits = limits
         self._reach = reach
         self._remembers = remembers
-        self._scorer = TreeScorer(model, padded.scorer.head, BLOCK if model.device.type == "cpu" else 0)
+        self._scorer = TreeScorer(model, padded.scorer.head, BLOCK if model.device.type == "cpu" else 0, windows)
 
     def score(self, requests: Sequence[TokenRequest], on_progress: OnProgress) -> list[Loglikelihood]:
         near = [i for i, request in enumerate(requests) if len(request.input_ids) <= self._reach]
@@ -152,14 +165,16 @@ class TreeScorer:
     """Runs passes, one after the other as they are planned. `cached` is the path of ids that its KV cache holds.
 
     `head` is the output layer, if the model may be asked for the logits of some positions only. `block`: so many tokens
-    attend together, to the keys that any of them can see; all of a pass if it is 0.
+    attend together, to the keys that any of them can see; all of a pass if it is 0. `windows` says how far back
+    layers look.
     """
 
-    def __init__(self, model: Any, head: torch.nn.Module | None, block: int) -> None:
+    def __init__(self, model: Any, head: torch.nn.Module | None, block: int, windows: Windows) -> None:
         self.cached: TokenIds = ()
         self._model = model
         self._head = head
         self._block = block
+        self._windows = windows
         self._accepted = frozenset(inspect.signature(model.forward).parameters)
         # The name was changed in transformers 5.24.
         self._cache_name = "cache" if "cache" in self._accepted else "past_key_values"
@@ -194,7 +209,7 @@ class TreeScorer:
         self._crop(step.held)
         wanted = torch.tensor(places, dtype=torch.long, device=device)
         end = step.held + len(step.ids)
-        mask = tree_mask(step, self._model.dtype, device)
+        mask = self._windows.masks(step, self._model.dtype, device)
         keywords = {
             "input_ids": torch.tensor([step.ids], device=device),
             "attention_mask": mask,
@@ -206,7 +221,8 @@ class TreeScorer:
             keywords["cache_position"] = torch.arange(step.held, end, device=device)
         selecting = nullcontext() if self._head is None else only_at(self._head, wanted)
         cut = 0 < self._block < len(step.ids)
-        with selecting, BlockAttention(mask, blocks(step, self._block)) if cut else nullcontext():
+        masks = list(mask.values()) if isinstance(mask, Mapping) else [mask]
+        with selecting, BlockAttention(masks, blocks(step, self._block)) if cut else nullcontext():
             logits: torch.Tensor = self._model(**keywords).logits[0]
         return logits[wanted] if self._head is None else logits
 
@@ -228,9 +244,9 @@ def choose_engine(model: Any, args: ModelArgs, eos_ids: Iterable[int], *, rememb
     if args.engine == "padded":
         return padded
     with evaluating(model):
-        reach = proven_reach(model, padded.scorer)
+        reach, windows = proven_reach(model, padded.scorer)
     if reach:
-        return TreeEngine(model, pass_limits(device, args), padded, reach, remembers=remembers)
+        return TreeEngine(model, pass_limits(device, args), padded, reach, windows, remembers=remembers)
     if args.engine == "tree":
         raise ModelError(
             f"model argument engine=tree: {type(model).__name__} gives other numbers with the tree's attention masks, "
@@ -239,35 +255,35 @@ def choose_engine(model: Any, args: ModelArgs, eos_ids: Iterable[int], *, rememb
     return padded
 
 
-def tree_mask(step: Pass, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """What is added to attention scores [1, 1, new tokens, held and new tokens]: 0 where seen, else the least value."""
-    n = len(step.ids)
-    place = torch.arange(n, device=device)
-    ends = torch.tensor(step.ends, device=device)
-    seen = (place <= place[:, None]) & (place[:, None] < ends)
-    mask = torch.zeros(1, 1, n, step.held + n, dtype=dtype, device=device)
-    mask[0, 0, :, step.held :].masked_fill_(~seen, torch.finfo(dtype).min)
-    return mask
+def proven_reach(model: Any, padded: PaddedScorer) -> tuple[float, Windows]:
+    """Up to which length the tree gives a model's sequences the numbers that they have alone, and with which windows.
 
-
-def proven_reach(model: Any, padded: PaddedScorer) -> float:
-    """Up to which length the tree gives a model's sequences the numbers that they have alone; 0 if it never does.
-
-    A small tree is scored both ways, in several passes. Longer sequences are as good, up to a length that the
-    model's settings name as the place where it begins to read in another way.
+    A small tree is scored both ways, in several passes, with windows made as small. Longer sequences are as good, up
+    to a length that the model's settings name as the place where it begins to read in another way. The length is 0
+    if the numbers never agree.
     """
+    windows = windows_of(model)
+    if windows.size is not None:
+        with narrowed(model, CHECK_WINDOW):
+            taken = _takes(model, padded, replace(windows, size=CHECK_WINDOW))
+        if taken:
+            return _first_length_setting(model.config, without="sliding_window"), windows
+    return _first_length_setting(model.config) if _takes(model, padded, NO_WINDOWS) else 0, NO_WINDOWS
+
+
+def _takes(model: Any, padded: PaddedScorer, windows: Windows) -> bool:
+    """Whether the tree and plain rows give the same numbers."""
     requests = _check_requests(int(model.get_input_embeddings().weight.shape[0]))
     tree = Tree(requests)
     try:
-        scorer = TreeScorer(model, padded.head, CHECK_BLOCK if model.device.type == "cpu" else 0)
+        scorer = TreeScorer(model, padded.head, CHECK_BLOCK if model.device.type == "cpu" else 0, windows)
         steps = tree.passes(CHECK_LIMITS)
         found = {i: value for step in steps for i, value, _ in scorer.run(step)}
         expected = {answer[0].requests: answer[1] for answer in padded.run(plan_rows(requests))}
     # A model of another kind may fail anywhere in there.
     except Exception:
-        return 0
-    pairs = [(found[i], expected[question.requests]) for i, question in enumerate(tree.questions)]
-    return _first_length_setting(model.config) if _agree(pairs, model.dtype) else 0
+        return False
+    return _agree([(found[i], expected[q.requests]) for i, q in enumerate(tree.questions)], model.dtype)
 
 
 def _agree(pairs: Sequence[tuple[float, float]], dtype: torch.dtype) -> bool:
@@ -290,14 +306,16 @@ def _check_requests(n_words: int) -> list[TokenRequest]:
     return [TokenRequest(doc + some(n), some(1)) for doc in docs for n in CHECK_CHOICES]
 
 
-def _first_length_setting(config: Any) -> float:
-    """The least length that a config names as a border, infinite without one."""
+def _first_length_setting(config: Any, without: str = "") -> float:
+    """The least length that a config names as a border, but for one setting; infinite if there is none."""
     settings = config.to_dict()
     found: list[float] = [math.inf]
     while settings:
         name, value = settings.popitem()
         if isinstance(value, dict):
             settings |= {f"{name}.{key}": inner for key, inner in value.items()}
+        elif str(name).rpartition(".")[2] == without:
+            continue
         elif isinstance(value, int) and value > 1 and LENGTH_SETTING.match(str(name)):
             found.append(value)
     return min(found)

@@ -425,15 +425,19 @@ class TestGroups:
         assert verdict.numbers["difference_low"] == bounds.low
 
     def test_an_average_of_tasks_has_bounds_of_its_own(self, case: Case) -> None:
-        """Its standard error is the root of the summed squares of the tasks', over their number."""
+        """Of 20 of 40 and 8 of 10: each doc counts for its task, so the spread is the tasks' own.
+
+        The standard error is the root of the summed squares of the tasks', over their number.
+        """
         case.add(task(name="a"), hits(20, 20)).add(task(name="b"), hits(8, 2))
         verdict = case.judge("acc >= 0.3 @ 0.95", self.group(by_size=False))
-        tasks = [0.25 / 40, 0.16 / 10]
-        stderr = math.sqrt(sum(tasks)) / 2
-        low, high = verdict.numbers["low"], verdict.numbers["high"]
-        assert verdict.outcome == "passed"
-        assert (low + high) / 2 == pytest.approx(0.65)
-        assert (high - low) / 2 / stderr == pytest.approx(1.68, abs=0.03)
+        counted = [0.65 + (hit - 0.5) * 50 / 80 for hit in hits(20, 20)]
+        counted += [0.65 + (hit - 0.8) * 50 / 20 for hit in hits(8, 2)]
+        assert sum(counted) / 50 == pytest.approx(0.65)
+        spread = sum((value - 0.65) ** 2 for value in counted) / 50**2
+        assert spread == pytest.approx((0.25 / 40 + 0.16 / 10) / 4)
+        bounds = _stats.mean_bounds(counted, 0.95)
+        assert (verdict.numbers["low"], verdict.numbers["high"]) == pytest.approx((bounds.low, bounds.high))
 
     def test_what_one_task_lacks_fails_the_group(self, case: Case) -> None:
         case.add(task(name="a"), hits(4), hits(4)).add(task(name="b"), hits(4))

@@ -43,9 +43,21 @@ TREE = {
     "llama": (lambda: transformers.LlamaConfig(**GROUPED), float("inf")),
     "qwen2": (lambda: transformers.Qwen2Config(**GROUPED), float("inf")),
     "qwen3": (lambda: transformers.Qwen3Config(**GROUPED, head_dim=8), float("inf")),
-    "gemma2": (lambda: transformers.Gemma2Config(**GEMMA, sliding_window=40, final_logit_softcapping=5.0), 40),
-    "gemma3": (lambda: transformers.Gemma3TextConfig(**GEMMA, sliding_window=40), 40),
+    "gemma2": (
+        lambda: transformers.Gemma2Config(**GEMMA, sliding_window=20, final_logit_softcapping=5.0),
+        float("inf"),
+    ),
+    "gemma3": (
+        lambda: transformers.Gemma3TextConfig(**GEMMA | {"num_hidden_layers": 6}, sliding_window=9),
+        float("inf"),
+    ),
     "mistral": (lambda: transformers.MistralConfig(**GROUPED, sliding_window=None), float("inf")),
+    "mistral with a window": (lambda: transformers.MistralConfig(**GROUPED, sliding_window=12), float("inf")),
+    "qwen2 with windows": (
+        lambda: transformers.Qwen2Config(**GROUPED, use_sliding_window=True, sliding_window=3, max_window_layers=1),
+        float("inf"),
+    ),
+    "phi3": (lambda: transformers.Phi3Config(**GROUPED, sliding_window=30, original_max_position_embeddings=40), 40),
     "mixtral": (
         lambda: transformers.MixtralConfig(**GROUPED, num_local_experts=4, num_experts_per_tok=2),
         float("inf"),
@@ -66,7 +78,7 @@ TREE = {
     ),
     "falcon": (lambda: transformers.FalconConfig(**FALCON, alibi=False), float("inf")),
 }
-#: Models that do not: attention biases by place, a state, a window that is shorter than the sequences of the check.
+#: Models that do not: attention biases by place, a state.
 PADDED = {
     "bloom": lambda: transformers.BloomConfig(
         vocab_size=WORDS, hidden_size=32, n_layer=2, n_head=4, initializer_range=0.5, **IDS
@@ -75,7 +87,6 @@ PADDED = {
     "mamba": lambda: transformers.MambaConfig(
         vocab_size=WORDS, hidden_size=32, state_size=8, num_hidden_layers=2, initializer_range=0.5, **IDS
     ),
-    "gemma2": lambda: transformers.Gemma2Config(**GEMMA, sliding_window=8),
 }
 
 
@@ -130,11 +141,12 @@ def test_the_numbers_are_those_of_the_padded_engine(name: str) -> None:
     config, reach = TREE[name]
     model = random_model(config())
     padded = padded_engine(model)
-    assert proven_reach(model, padded.scorer) == reach
+    found, windows = proven_reach(model, padded.scorer)
+    assert found == reach
     requests = benchmark()
     expected = padded.score(requests, nothing)
     for limits, block in ((Limits(8, 8), 0), (Limits(16, 40), 6), (Limits(LARGE, 2 * LARGE), 20)):
-        engine = TreeEngine(model, limits, padded, reach)
+        engine = TreeEngine(model, limits, padded, reach, windows)
         engine._scorer._block = block
         answers = engine.score(requests, nothing)
         assert [a.logprob for a in answers] == pytest.approx([a.logprob for a in expected], abs=1e-4)
