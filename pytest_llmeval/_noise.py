@@ -30,6 +30,7 @@ from pytest_llmeval._scores import score_doc
 from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts import Noise
+from pytest_llmeval._verdicts import noise_floor
 
 
 #: Of the draw of docs: every worker and every run probes the same ones.
@@ -37,6 +38,10 @@ SEED = 1234
 
 #: Generated answers have no margin, and to write them again takes long.
 PROBED: frozenset[OutputType] = frozenset({"multiple_choice", "loglikelihood"})
+
+
+#: Of a task whose probe broke off: a worker died, or the model of a user failed.
+UNFINISHED = Noise(problem="--llmeval-noise: the probe did not come to an end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,10 @@ class NoiseFloors:
         """None if the task was not probed."""
         return self._known.get((variant, task))
 
+    def needed(self, variant: str, task: str) -> Noise | None:
+        """None if nobody asked for it; what was asked for and is not there is a problem."""
+        return self._known.get((variant, task), UNFINISHED) if self.asked_for else None
+
     def to_list(self) -> list[Any]:
         """All as plain data, for another process."""
         return [[*key, noise.to_list()] for key, noise in self._known.items()]
@@ -93,7 +102,7 @@ def measure(opened: OpenTask, lm: LM, n: int, dtype: str | None) -> Noise:
         return Noise()
     docs = probed_docs(opened.asked, n)
     usual = _scored(opened, lm, docs)
-    floors: dict[str, float] = {}
+    moves: dict[str, dict[int, float]] = {}
     changed: dict[str, set[int]] = {}
     ways = []
     for twin in _twins(lm, dtype):
@@ -103,11 +112,13 @@ def measure(opened: OpenTask, lm: LM, n: int, dtype: str | None) -> Noise:
                 continue
             for metric, values in usual[doc].values.items():
                 moved = _moved(values, other.values[metric], f"{opened.task.name} doc {doc}, {ways[-1]}")
-                floors[metric] = max(moved, floors.get(metric, 0.0))
+                of_docs = moves.setdefault(metric, {})
+                of_docs[doc] = max(moved, of_docs.get(doc, 0.0))
             for key, score in usual[doc].scores.items():
                 changed.setdefault(key, set()).update([doc] if other.scores.get(key) != score else [])
     if not ways:
         raise ModelError(f"--llmeval-noise: {type(lm).__name__}.twins gave no other way of computing")
+    floors = {metric: noise_floor(list(of_docs.values())) for metric, of_docs in moves.items()}
     return Noise(len(usual), floors, {key: len(docs) for key, docs in changed.items()}, ways)
 
 

@@ -259,7 +259,7 @@ class Session:
         results = [known[index] for index in sorted(known)]
         total = self.evaluation.sizes.get(task.name, (0, len(results)))[1]
         comparison = self.reference.comparison(variant, task, results)
-        return Part(task, results, total, comparison, self.noise.of(variant, task.name))
+        return Part(task, results, total, comparison, self.noise.needed(variant, task.name))
 
     def asked_result(self, name: str, variant: str, lm: LM) -> Summary:
         """The same for a test of the user's, which a name or data of no use fails with the message alone."""

@@ -26,6 +26,7 @@ from pytest_llmeval._verdicts.observed import sentence_of
 from pytest_llmeval._verdicts.pairs import flips_of_part
 from pytest_llmeval._verdicts.staying import judge_staying
 from pytest_llmeval._verdicts.ties import Noise
+from pytest_llmeval._verdicts.ties import noise_floor
 from pytest_llmeval._verdicts.verdict import Evidence
 from pytest_llmeval._verdicts.verdict import Outcome
 from pytest_llmeval._verdicts.verdict import Part
@@ -33,7 +34,19 @@ from pytest_llmeval._verdicts.verdict import Verdict
 from pytest_llmeval._verdicts.wording import required
 
 
-__all__ = ["Evidence", "Member", "Noise", "Outcome", "Part", "Verdict", "flips_of_part", "holds", "in_family", "judge"]
+__all__ = [
+    "Evidence",
+    "Member",
+    "Noise",
+    "Outcome",
+    "Part",
+    "Verdict",
+    "flips_of_part",
+    "holds",
+    "in_family",
+    "judge",
+    "noise_floor",
+]
 
 
 def judge(

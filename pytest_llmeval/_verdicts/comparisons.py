@@ -37,7 +37,9 @@ from pytest_llmeval._verdicts.samples import exact_value
 from pytest_llmeval._verdicts.samples import sample_of
 from pytest_llmeval._verdicts.samples import weighs_by_size
 from pytest_llmeval._verdicts.ties import Ties
+from pytest_llmeval._verdicts.ties import counts_ties
 from pytest_llmeval._verdicts.ties import find_ties
+from pytest_llmeval._verdicts.ties import no_floor
 from pytest_llmeval._verdicts.ties import no_margin
 from pytest_llmeval._verdicts.ties import without_ties
 from pytest_llmeval._verdicts.verdict import Evidence
@@ -98,9 +100,8 @@ class Compared:
             return None
         if self.before is None or self.now is None:
             return None
-        return math.fsum(self.now.values) / len(self.now.values) - math.fsum(self.before.values) / len(
-            self.before.values
-        )
+        now, before = self.now.values, self.before.values
+        return math.fsum(now) / len(now) - math.fsum(before) / len(before)
 
     def on_scale(self, difference: float) -> float:
         """A difference of the docs' means as one of the number itself."""
@@ -125,8 +126,8 @@ def judge_change(gate: Gate, change: Change, summary: Summary, value: MetricValu
             "failed", f"{shown}, required {required(gate)}; {pairs}", {value.metric: value.value, "docs": value.n}
         )
     compared = compared_of(gate, pairs, evidence, value)
-    if problems := [noise.problem for noise in pairs.noises if noise is not None and noise.problem]:
-        return Verdict("failed", f"{_head(gate, summary, compared)}; no noise floor: {problems[0]}")
+    if counts_ties(gate) and (problem := no_floor(pairs.noises)):
+        return Verdict("failed", f"{_head(gate, summary, compared)}; {problem}", _numbers(summary, compared))
     if not (math.isfinite(compared.old) and math.isfinite(compared.new)):
         return Verdict(
             "failed", f"{_head(gate, summary, compared)}; {value.metric} is not a finite number on both sides"
@@ -339,6 +340,8 @@ def _unusual(compared: Compared, value: MetricValue) -> str | None:
 
 def _noise_text(compared: Compared) -> str | None:
     """What rounding has to do with the flips."""
+    if problem := no_floor(compared.pairs.noises):
+        return problem
     if compared.ties is not None:
         return str(compared.ties)
     return no_margin(compared.pairs.value_now, compared.pairs.noises) if compared.flips else None

@@ -1,13 +1,10 @@
 """Flips that rounding explains: how far margins move when nothing but the rounding changes, and which flips lie below.
 
 A model scores a doc a little differently when other docs share the pass, and more so in another dtype. Where two
-choices are about as likely, that decides. So a probe of docs is scored again in other ways, and the noise floor of a
-metric is the largest move of a margin seen there. A flip (right before and wrong now, or the reverse) is a tie if the
-margins of both picks, before and now, lie below it.
-
-The largest of N moves leaves room: with confidence .95 at most ``1 - .05 ** (1 / N)`` of the docs move further
-(Wilks 1941, Annals of Mathematical Statistics 12, 91-96): 4.6 % for N = 64. A flip moves the margin by the sum of both
-picks' margins, so a tie may have moved by up to twice the floor.
+choices are about as likely, that decides. So a probe of docs is scored again in other ways. The noise floor of a metric
+is the move of a margin below which, with confidence .95, at least 90 % of the docs stay: one of the largest moves seen
+(`noise_floor`), not the very largest, which a single odd doc decides. A flip (right before and wrong now, or the
+reverse) is a tie if the margins of both picks, before and now, lie below the floor.
 
 Rounding has no direction, and damage has. Ties that go one way (exact McNemar test, one-sided .05) are therefore none:
 they count as the flips that they are, so that a small loss on many close calls cannot pass as rounding.
@@ -18,6 +15,7 @@ observed is compared as it is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -39,12 +37,31 @@ from pytest_llmeval._verdicts.wording import p_text
 ONE_WAY = 0.1
 
 
+#: Of the docs that move less than the floor: which share, and how sure that is.
+SHARE, CONFIDENCE = 0.9, 0.95
+
+
+def noise_floor(moves: Sequence[float]) -> float:
+    """An upper bound, at confidence .95, on the .9 quantile of the moves of which these are a random sample.
+
+    The k-th smallest with the least k for which ``P(Binomial(n, .9) < k) >= .95`` (Conover 1999, Practical
+    Nonparametric Statistics, section 3.2): the third largest of 64, the largest of 29 to 45. Fewer than 29 docs give
+    no such bound; it is then the largest, which is less, so that fewer flips are ties.
+    """
+    n, below = len(moves), 0.0
+    for k, move in enumerate(sorted(moves), 1):
+        below += math.comb(n, k - 1) * SHARE ** (k - 1) * (1 - SHARE) ** (n - k + 1)
+        if below >= CONFIDENCE:
+            return move
+    return max(moves)
+
+
 @dataclass(frozen=True, slots=True)
 class Noise:
     """What a probe of `docs` docs of a task showed, each scored again in all of `ways`.
 
-    `floors`: by metric that picks a choice the largest move of a margin, in nats (of ``acc_norm`` nats per
-    character). `changed`: by ``metric,filter`` of 0/1 scores how many docs were not scored the same every time; this
+    `floors`: by metric that picks a choice the move of margins that is taken for rounding, in nats (of ``acc_norm``
+    nats per character). `changed`: by ``metric,filter`` of 0/1 scores how many docs were not scored the same every time; this
     is all that is known where answers have no margin. `problem` says why there are no numbers.
     """
 
@@ -115,8 +132,19 @@ def find_ties(gate: Gate, value: MetricValue, noises: Sequence[Noise | None], be
     if value.higher_is_better is False:
         lost, gained = gained, lost
     one_way = _stats.mcnemar_p(lost, gained) < ONE_WAY
-    asked = gate.confidence is not None and gate.scope == "population"
+    asked = counts_ties(gate)
     return Ties(lost, gained, tuple(floors), asked and not one_way, asked and one_way)
+
+
+def counts_ties(gate: Gate) -> bool:
+    """Whether a gate asks for what flips show of other questions, not for what was observed."""
+    return gate.confidence is not None and gate.scope == "population"
+
+
+def no_floor(noises: Sequence[Noise | None]) -> str | None:
+    """Why there is no noise floor where one was asked for."""
+    problems = [noise.problem for noise in noises if noise is not None and noise.problem is not None]
+    return f"there is no noise floor: {problems[0]}" if problems else None
 
 
 def without_ties(value: MetricValue, noises: Sequence[Noise | None], before: Side, now: Side) -> Side:
