@@ -61,8 +61,8 @@ class Noise:
     """What a probe of `docs` docs of a task showed, each scored again in all of `ways`.
 
     `floors`: by metric that picks a choice the move of margins that is taken for rounding, in nats (of ``acc_norm``
-    nats per character). `changed`: by ``metric,filter`` of 0/1 scores how many docs were not scored the same every time; this
-    is all that is known where answers have no margin. `problem` says why there are no numbers.
+    nats per character). `changed`: by ``metric,filter`` of 0/1 scores how many docs were not scored the same every
+    time; this is all that is known where answers have no margin. `problem` says why there are no numbers.
     """
 
     docs: int = 0
