@@ -92,7 +92,7 @@ class TestRuns:
         assert wobbling.scored_again() == []
         more = ["--llmeval-noise=50", "--llmeval-output=out", "-m", "llmeval_gate"]
         run = wobbling.run(BASELINE, GATE, *more, *workers)
-        run.assert_outcomes(passed=2, deselected=400)
+        assert (run.ret, run.parseoutcomes()["passed"]) == (0, 2)
         run.stdout.fnmatch_lines(
             [
                 "noise floor of *: acc 0.0200; 50 docs scored again (other passes), which changed acc of ?",
