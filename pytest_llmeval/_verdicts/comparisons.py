@@ -126,7 +126,7 @@ def judge_change(gate: Gate, change: Change, summary: Summary, value: MetricValu
             "failed", f"{shown}, required {required(gate)}; {pairs}", {value.metric: value.value, "docs": value.n}
         )
     compared = compared_of(gate, pairs, evidence, value)
-    if counts_ties(gate) and (problem := no_floor(pairs.noises)):
+    if counts_ties(gate) and compared.flips is not None and (problem := no_floor(pairs.noises)):
         return Verdict("failed", f"{_head(gate, summary, compared)}; {problem}", _numbers(summary, compared))
     if not (math.isfinite(compared.old) and math.isfinite(compared.new)):
         return Verdict(

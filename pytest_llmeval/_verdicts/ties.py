@@ -36,7 +36,6 @@ from pytest_llmeval._verdicts.wording import p_text
 #: The two-sided p below which ties go one way.
 ONE_WAY = 0.1
 
-
 #: Of the docs that move less than the floor: which share, and how sure that is.
 SHARE, CONFIDENCE = 0.9, 0.95
 
