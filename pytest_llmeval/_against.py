@@ -67,7 +67,7 @@ def _differences(session: Session, variant: str) -> Iterator[Line]:
     """What does not pair, task by task, and which tasks flipped."""
     parts = [session.part(task, variant) for task in scored_tasks(session, variant)]
     told = [(part, problems) for part in parts if (problems := _problems(session, part))]
-    head = f"baseline {session.reference.name}"
+    head = f"baseline {session.reference.name}" + (f", {variant}" if variant else "")
     for part, problems in told[:_NAMED]:
         # A task that is new is no mistake where the user lets docs go unpaired.
         is_new = part.comparison is not None and part.comparison.record is None and part.comparison.problem is None
