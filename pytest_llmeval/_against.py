@@ -87,12 +87,13 @@ def _differences(session: Session, variant: str) -> Iterator[Line]:
 
 def _noise(session: Session, variant: str) -> Iterator[Line]:
     """What rounding alone did to the tasks that were probed."""
+    model = f", {variant}" if variant else ""
     found = [(task.name, session.noise.of(variant, task.name)) for task in scored_tasks(session, variant)]
     known = [(name, noise) for name, noise in found if noise is not None]
     for name, noise in known[:_NAMED]:
-        yield Line(f"noise floor of {name}: {noise}")
+        yield Line(f"noise floor of {name}{model}: {noise}")
     if len(known) > _NAMED:
-        yield Line(f"noise floor: and {len(known) - _NAMED} more tasks")
+        yield Line(f"noise floor{model}: and {len(known) - _NAMED} more tasks")
 
 
 def _problems(session: Session, part: Part) -> list[str]:
