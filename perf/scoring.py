@@ -74,7 +74,7 @@ def texts_of(row: Row, docs: int) -> list[Pair]:
 
 def ours(model: Any, tokenizer: Any, engine: str, pack: int | None) -> Callable[[Sequence[Pair]], list[float]]:
     lm = HuggingFaceLM(
-        model.config, tokenizer, lambda: model, ModelArgs(engine=engine, max_batch_tokens=pack), name=engine
+        model.config, tokenizer, lambda _: model, ModelArgs(engine=engine, max_batch_tokens=pack), name=engine
     )
     lm.prepare()
     return lambda texts: [answer.logprob for answer in lm.loglikelihood(texts)]
@@ -109,7 +109,7 @@ def layer_parameters(model: Any) -> int:
 
 
 def distinct_tokens(model: Any, tokenizer: Any, texts: Sequence[Pair]) -> int:
-    lm = HuggingFaceLM(model.config, tokenizer, lambda: model, ModelArgs(), name="counter")
+    lm = HuggingFaceLM(model.config, tokenizer, lambda _: model, ModelArgs(), name="counter")
     return Tree(lm._encoder.pairs(texts)).n_tokens
 
 

@@ -33,6 +33,7 @@ def baseline_lines(session: Session) -> Iterator[Line]:
     if not session.reference.updating:
         for variant in variants:
             yield from _differences(session, variant)
+            yield from _noise(session, variant)
     elif len(variants) > 1:
         yield Line(
             f"ERROR: --llmeval-update-baseline: a baseline holds the answers of one model, and {len(variants)} "
@@ -82,6 +83,17 @@ def _differences(session: Session, variant: str) -> Iterator[Line]:
         more = f", and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
         where = f" ({', '.join(changed[:_NAMED])}{more})" if changed else ""
         yield Line(f"{head}: {lost:,} lost, {gained:,} gained of {docs:,} docs{where}")
+
+
+def _noise(session: Session, variant: str) -> Iterator[Line]:
+    """What rounding alone did to the tasks that were probed."""
+    model = f", {variant}" if variant else ""
+    found = [(task.name, session.noise.of(variant, task.name)) for task in scored_tasks(session, variant)]
+    known = [(name, noise) for name, noise in found if noise is not None]
+    for name, noise in known[:_NAMED]:
+        yield Line(f"noise floor of {name}{model}: {noise}")
+    if len(known) > _NAMED:
+        yield Line(f"noise floor{model}: and {len(known) - _NAMED} more tasks")
 
 
 def _problems(session: Session, part: Part) -> list[str]:

@@ -205,8 +205,11 @@ class Bisection:
             proven = session.proof(owner, name, found.gate)
             if lacking := (None if proven else session.missing(owner, name)) or self._refused(owner, name):
                 raise UndecidedError(f"{name} cannot be judged: {item.nodeid}: {lacking}")
+            if found.gate.compares:
+                session.noise.measure(lm, name, session.leaves(owner))
             for other in session.relatives(owner, name, found.gate):
                 score_scope(session, other, name, lm)
+                session.noise.measure(lm, name, session.leaves(other))
             verdicts[item.nodeid] = session.verdict(owner, name, found.gate)
         if not verdicts:
             raise UndecidedError("no selected gate has its data")

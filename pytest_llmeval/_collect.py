@@ -25,9 +25,11 @@ from pytest_llmeval._evaluate import OpenTask
 from pytest_llmeval._items import DocItem
 from pytest_llmeval._items import GateItem
 from pytest_llmeval._items import doc_of
+from pytest_llmeval._items import gate_of
 from pytest_llmeval._items import variant_of
 from pytest_llmeval._lint import Finding
 from pytest_llmeval._lint import lint
+from pytest_llmeval._options import origin_of
 from pytest_llmeval._run import run_doc
 from pytest_llmeval._run import run_gate
 from pytest_llmeval._run import run_score
@@ -260,9 +262,21 @@ def usage_problem(session: Session, items: Iterable[pytest.Item]) -> str | None:
             session.models.check()
         if any(isinstance(item.parent, TaskModule) for item in needed):
             session.reference.check([choice.name for choice in session.models.choices])
+            _check_noise(session, needed)
     except SettingError as error:
         return str(error)
     return None
+
+
+def _check_noise(session: Session, items: Iterable[pytest.Item]) -> None:
+    """Raise SettingError if a noise floor is asked for on the command line and no gate would look at it."""
+    origin = origin_of(session.config, "noise")
+    compares = any(found.gate.compares for item in items if (found := gate_of(item)))
+    if session.noise.asked_for and origin.startswith("--") and not compares:
+        raise SettingError(
+            f"{origin}: no selected gate compares with the baseline: add one, e.g. "
+            "--llmeval-fail-on '*.acc >= baseline - 0.02 @ 0.95'"
+        )
 
 
 def module_for(

@@ -246,7 +246,7 @@ def answer(
     opened: OpenTask, lm: LM, indices: Sequence[int], kept: Kept[tuple[str, int], Rendered] | None = None
 ) -> list[DocResult]:
     """Docs to results through one model: render, ask, score. A doc that cannot be had is an error of its own."""
-    chat = _chat_of(lm) if opened.settings.chat_template else None
+    chat = chat_of(lm) if opened.settings.chat_template else None
     results: dict[int, DocResult] = {}
     asked: dict[int, Rendered] = {}
     for index in indices:
@@ -254,7 +254,7 @@ def answer(
             asked[index] = opened.prepare(index, chat, kept)
         except LLMEvalError as error:
             results[index] = DocResult(index, {}, error=str(error))
-    responses = _ask(lm, {index: instances for index, (_, instances) in asked.items()})
+    responses = ask_docs(lm, {index: instances for index, (_, instances) in asked.items()})
     with _sandbox.Worker() if opened.task.unsafe_code else nullcontext() as worker:
         for index, (given, refused) in responses.items():
             if refused is not None:
@@ -278,10 +278,7 @@ def _score(
     responses: Sequence[Any],
     code_runner: CodeRunner | None,
 ) -> DocResult:
-    grouped: dict[int, list[Any]] = {}
-    for instance, response in zip(instances, responses, strict=True):
-        grouped.setdefault(instance.index, []).append(response)
-    keep, answers = opened.settings.keep_samples, list(grouped.values())
+    keep, answers = opened.settings.keep_samples, grouped(instances, responses)
     result = score_doc(opened.task, doc.index, doc, answers, code_runner=code_runner, keep_sample=keep)
     if opened.settings.keep_keys or opened.task.cluster is not None:
         result = _with_key(result, opened.task, doc, instances, answers)
@@ -289,6 +286,14 @@ def _score(
         return result
     arguments = [_arguments(opened, instance) for instance in instances if instance.repeat == 0]
     return replace(result, sample={**result.sample, "doc": plain_or_text(dict(doc.data)), "arguments": arguments})
+
+
+def grouped(instances: Sequence[Instance], responses: Sequence[Any]) -> list[list[Any]]:
+    """The answers of one doc, those to the repeats of a request together."""
+    found: dict[int, list[Any]] = {}
+    for instance, response in zip(instances, responses, strict=True):
+        found.setdefault(instance.index, []).append(response)
+    return list(found.values())
 
 
 def _with_key(
@@ -303,7 +308,7 @@ def _with_key(
     return replace(result, key=key, pick=pick_of(task, doc, answers) if result.error is None else None)
 
 
-def _ask(lm: LM, asked: Mapping[int, Sequence[Instance]]) -> dict[int, tuple[list[Any], str | None]]:
+def ask_docs(lm: LM, asked: Mapping[int, Sequence[Instance]]) -> dict[int, tuple[list[Any], str | None]]:
     """All requests of some docs in one call per method; doc -> (responses, None) or ([], why not).
 
     A model that refuses one request (a continuation longer than its window, say) refuses the whole call: the
@@ -315,7 +320,7 @@ def _ask(lm: LM, asked: Mapping[int, Sequence[Instance]]) -> dict[int, tuple[lis
     except LLMEvalError as error:
         if len(asked) == 1:
             return {next(iter(asked)): ([], str(error))}
-        return {doc: _ask(lm, {doc: instances})[doc] for doc, instances in asked.items()}
+        return {doc: ask_docs(lm, {doc: instances})[doc] for doc, instances in asked.items()}
     answers: dict[int, tuple[list[Any], str | None]] = {doc: ([], None) for doc in asked}
     for (doc, _), response in zip(flat, responses, strict=True):
         answers[doc][0].append(response)
@@ -372,7 +377,8 @@ def _facts_of(lm: LM, *, identify: bool) -> dict[str, Any]:
     return facts | {"fingerprint": plain_or_text(getattr(lm, "fingerprint", None))} if identify else facts
 
 
-def _chat_of(lm: LM) -> ChatTemplate:
+def chat_of(lm: LM) -> ChatTemplate:
+    """The model's chat template. Raises ModelError if it has none."""
     template = getattr(lm, "apply_chat_template", None)
     if template is None:
         raise ModelError(

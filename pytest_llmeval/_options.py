@@ -20,6 +20,7 @@ import pytest
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._history import Given
 from pytest_llmeval._history import history_between
+from pytest_llmeval._models.arguments import DTYPES
 from pytest_llmeval._settings import FEWSHOT_SEED
 from pytest_llmeval._settings import Settings
 
@@ -82,6 +83,13 @@ OPTIONS = (
         "rest on it are proven: at their own confidence, those without one at that of ini llmeval_stop_confidence",
     ),
     _switch("update-baseline", "write the answers of this run into the baseline, instead of comparing"),
+    _text(
+        "noise",
+        "N[:DTYPE]",
+        "with a baseline: score N docs of each compared task again in passes of other sizes, and in DTYPE if named "
+        "(64, 64:bfloat16); flips whose margins, before and now, lie below what that changed are ties for gates with "
+        "a confidence: neither lost nor gained",
+    ),
     Option(
         "wrong",
         "how a wrong answer is recorded: pass (own category, default), xfail or fail",
@@ -153,6 +161,7 @@ def read_settings(config: pytest.Config) -> Settings:
             f"{origin_of(config, 'update-baseline')}: a baseline holds all docs that were asked for, and "
             f"{origin_of(config, 'early-stop')} leaves some out: give one of the two"
         )
+    noise_docs, noise_dtype = reader.noise(comparing=reader.text("baseline") is not None and not updating)
     return Settings(
         data_dir=reader.folder("data", os.environ.get("LLMEVAL_DATA")),
         limit=limit,
@@ -173,6 +182,8 @@ def read_settings(config: pytest.Config) -> Settings:
         early_stop=bool(value_of(config, "early-stop")),
         stop_seed=reader.ini_integer("stop_seed"),
         stop_confidence=reader.stop_confidence(),
+        noise_docs=noise_docs,
+        noise_dtype=noise_dtype,
     )
 
 
@@ -208,6 +219,24 @@ class _Reader:
         if not 0 < number < float("inf") or (number >= 1 and number != int(number)):
             raise self.fail("limit", text, "a number of docs (10) or a share below 1 (0.1)")
         return int(number) if number >= 1 else number
+
+    def noise(self, *, comparing: bool) -> tuple[int, str | None]:
+        """How many docs to score again, and in which dtype; without a comparison an ini key asks for nothing."""
+        text = self.text("noise")
+        if text is None:
+            return 0, None
+        docs, colon, dtype = text.partition(":")
+        known = [name for name in DTYPES if name != "auto"]
+        if not (docs.isascii() and docs.isdigit()) or int(docs) < 1 or (colon and dtype not in known):
+            raise self.fail("noise", text, f"N or N:DTYPE, e.g. 64 or 64:bfloat16 (dtypes: {', '.join(known)})")
+        if not comparing:
+            if self.config.getoption("llmeval_noise") is None:
+                return 0, None
+            raise SettingError(
+                f"--llmeval-noise: {text!r} is for comparisons with a baseline: name one with --llmeval-baseline, "
+                "without --llmeval-update-baseline"
+            )
+        return int(docs), dtype or None
 
     def sample_seed(self, text: str) -> int:
         kind, colon, seed = text.partition(":")

@@ -14,6 +14,8 @@ from dataclasses import replace
 from typing import Any
 from typing import TypeAlias
 
+from pytest_llmeval._task import NOTHING
+
 
 #: What a metric keeps of one doc until aggregation: a number, or a list such as [gold, pred] or [ll, words].
 Item: TypeAlias = Any
@@ -36,12 +38,18 @@ class Pick:
     """What a model chose of a doc's options: its index, the right ones, and by how much (log-probability).
 
     `index` is -1 where there is no choice (NaN); `margin`, to the second best, is infinite where only one option
-    is possible.
+    is possible. `margins` are those of metrics that pick by other values (``acc_norm``: log-probability per
+    character), in the unit of these.
     """
 
     index: int
     gold: tuple[int, ...]
     margin: float
+    margins: Mapping[str, float] = NOTHING
+
+    def margin_by(self, metric: str) -> float | None:
+        """The margin of what a metric picks; None if that is not known."""
+        return self.margin if metric == "acc" else self.margins.get(metric)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,7 @@ class DocResult:
             sample,
             self.error,
             self.key and [self.key.doc, self.key.prompt, self.key.cluster],
-            self.pick and [self.pick.index, list(self.pick.gold), self.pick.margin],
+            self.pick and [self.pick.index, list(self.pick.gold), self.pick.margin, dict(self.pick.margins)],
         ]
 
     @classmethod
@@ -90,7 +98,7 @@ class DocResult:
         return replace(
             result,
             key=None if key is None else DocKey(*key),
-            pick=None if pick is None else Pick(pick[0], tuple(pick[1]), pick[2]),
+            pick=None if pick is None else Pick(pick[0], tuple(pick[1]), *pick[2:]),
         )
 
 

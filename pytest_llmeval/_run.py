@@ -98,6 +98,7 @@ def run_gate(session: Session, item: pytest.Item, owner: Task | Group, gate: Gat
         return
     for other in session.relatives(owner, variant, gate):
         score_scope(session, other, variant, lm)
+        session.noise.measure(lm, variant, session.leaves(other))
     verdict = session.verdict(owner, variant, gate)
     session.verdicts[variant, item.nodeid] = verdict
     item.user_properties.extend(verdict.numbers.items())
@@ -121,9 +122,21 @@ def _complete(session: Session, item: pytest.Item, owner: Task | Group, lm: LM, 
     worker = is_worker(item.config)
     skip = _left_to_others(session, item) if worker else nothing
     score_scope(session, owner, variant_of(item), lm, skip=skip, gate=gate)
+    if gate is not None and gate.compares:
+        _measure_noise(session, item, owner, lm)
     if not worker and (reason := session.excuse(owner, gate)):
         pytest.skip(reason)
     return not worker
+
+
+def _measure_noise(session: Session, item: pytest.Item, owner: Task | Group, lm: LM) -> None:
+    """Have the tasks of a gate probed if that was asked for; on a worker those that no other gate probes."""
+    tasks, variant = session.leaves(owner), variant_of(item)
+    if is_worker(session.config) and session.noise.asked_for:
+        comparing = [other for other in item.session.items if (found := gate_of(other)) and found.gate.compares]
+        owners = scope_owners(session, comparing)
+        tasks = tuple(task for task in tasks if owners[variant, task.name] == item.nodeid)
+    session.noise.measure(lm, variant, tasks)
 
 
 def _left_to_others(session: Session, item: pytest.Item) -> Callable[[Task, int], bool]:

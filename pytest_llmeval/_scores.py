@@ -23,6 +23,7 @@ from pytest_llmeval._functions import call
 from pytest_llmeval._functions import name_of
 from pytest_llmeval._instances import RenderedDoc
 from pytest_llmeval._metrics import CHOICE_METRICS
+from pytest_llmeval._metrics import PICKED_BY
 from pytest_llmeval._metrics import ROLLING_METRICS
 from pytest_llmeval._metrics import Answered
 from pytest_llmeval._metrics import CodeRunner
@@ -30,6 +31,7 @@ from pytest_llmeval._metrics import Item
 from pytest_llmeval._metrics import Metric
 from pytest_llmeval._metrics import choice_scores
 from pytest_llmeval._metrics import generation_score
+from pytest_llmeval._metrics import margin
 from pytest_llmeval._metrics import metrics_of
 from pytest_llmeval._metrics import pick
 from pytest_llmeval._metrics import target_scores
@@ -95,11 +97,22 @@ def pick_of(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) ->
     if task.output_type != "multiple_choice" or not choices:
         return None
     lls = [float(repeats[0][0]) for repeats in responses[: len(choices)]]
-    index = pick(lls)
-    margin = 0.0
-    if index >= 0:
-        margin = lls[index] - max((ll for place, ll in enumerate(lls) if place != index), default=-math.inf)
-    return Pick(index, doc.gold, margin)
+    others = {name: values for name, values in choice_values(task, doc, responses).items() if name != "acc"}
+    return Pick(pick(lls), doc.gold, _margin(lls), {name: _margin(values) for name, values in others.items()})
+
+
+def choice_values(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -> dict[str, list[float]]:
+    """What each metric of the task that picks a choice picks it by; empty where none does, or nobody knows how."""
+    if task.output_type != "multiple_choice" or task.process_results is not None:
+        return {}
+    answered = _answered(doc, [_pair(repeats[0]) for repeats in responses])
+    return {name: PICKED_BY[name](answered) for name in _scorer(_Same(task)).metrics if name in PICKED_BY}
+
+
+def _margin(values: Sequence[float]) -> float:
+    """Of the pick; 0 where there is none."""
+    index = pick(values)
+    return 0.0 if index < 0 else margin(values, index)
 
 
 @dataclass(frozen=True, slots=True)

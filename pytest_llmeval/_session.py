@@ -24,6 +24,7 @@ from pytest_llmeval._gates import parse_rule
 from pytest_llmeval._items import doc_of
 from pytest_llmeval._items import gate_of
 from pytest_llmeval._items import variant_of
+from pytest_llmeval._noise import NoiseFloors
 from pytest_llmeval._options import origin_of
 from pytest_llmeval._options import value_of
 from pytest_llmeval._progress import ProgressLine
@@ -104,6 +105,8 @@ class Session:
         self.started = datetime.now()
         #: Whether something at the end went wrong that no item tells: the run then fails.
         self.unsound = False
+        #: What rounding alone does to tasks that are compared.
+        self.noise = NoiseFloors(self.evaluation)
         self._alone: dict[tuple[str, str, str], tuple[int, Verdict]] = {}
         self._matched: set[Rule] = set()
 
@@ -279,7 +282,8 @@ class Session:
         known = self.evaluation.ledger.of(variant, task.name)
         results = [known[index] for index in sorted(known)]
         total = self.evaluation.sizes.get(task.name, (0, len(results)))[1]
-        return Part(task, results, total, self.reference.comparison(variant, task, results))
+        comparison = self.reference.comparison(variant, task, results)
+        return Part(task, results, total, comparison, self.noise.needed(variant, task.name))
 
     def asked_result(self, name: str, variant: str, lm: LM) -> Summary:
         """The same for a test of the user's, which a name or data of no use fails with the message alone."""

@@ -24,6 +24,7 @@ class Settings:
     pick, for a baseline; `identify`: models are asked for their fingerprint, which may read all their weights.
     `early_stop`: docs run in the random order of `stop_seed`, as many as the gates need; those without a confidence
     of their own are proven at `stop_confidence`.
+    `noise_docs`: so many docs of a task that is compared are scored again in other ways, and in `noise_dtype`.
     """
 
     data_dir: Path | None = None
@@ -44,3 +45,5 @@ class Settings:
     early_stop: bool = False
     stop_seed: int = 0
     stop_confidence: float = 0.95
+    noise_docs: int = 0
+    noise_dtype: str | None = None

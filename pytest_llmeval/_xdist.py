@@ -78,6 +78,7 @@ def publish_results(session: Session) -> None:
         unasked=[[*key, reason] for key, reason in session.unasked.items()],
         described=evaluation.described,
         used=evaluation.used,
+        noise=session.noise.to_list(),
     )
 
 
@@ -116,6 +117,7 @@ class Controller:
         self.session.evaluation.described.update(output.get("described", {}))
         for variant, used in output.get("used", {}).items():
             self.session.evaluation.add_usage(variant, used)
+        self.session.noise.add(output.get("noise", ()))
         self.session.lacking.update(output.get("lacking", {}))
         self.session.unasked.update({(variant, task): why for variant, task, why in output.get("unasked", ())})
         self.session.selected_gates = [(gate[4], gate[0]) for gate in self.gates.values() if gate[3] is not None]

@@ -41,6 +41,7 @@ FLOOR_PLAN = [
     {"_lint"},
     {"_evaluate"},
     {"_early"},
+    {"_noise"},
     {"_options", "_items"},
     {"_progress", "_serve", "_reference"},
     {"_session"},

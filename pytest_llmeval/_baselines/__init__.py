@@ -9,9 +9,11 @@ pick and the next (multiple choice), and its scores:
     task: "arc_easy"
     num_fewshot: 0
     ...
-    columns: ["doc", "hash", "prompt", "pick", "gold", "margin", "acc", "acc_norm"]
+    columns: ["doc", "hash", "prompt", "pick", "gold", "margin/acc_norm", "acc,none", "acc_norm,none"]
 
-    0 kvzwylfo5a 4dq2bv B A 1.31 0 1
+    0 kvzwylfo5a 4dq2bv B A 1.31/0.042 0 1
+
+The second margin is that of what ``acc_norm`` picks, in its own unit: log-probability per character.
 
 Docs of two runs pair by both hashes, never by their numbers, which are there for the reader (``doc[0]``). The doc
 hash has 50 bits and the prompt hash 30: among 14,042 docs two different ones share a doc hash with probability 1e-7,

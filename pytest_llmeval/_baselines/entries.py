@@ -62,21 +62,27 @@ def entry_of(result: DocResult) -> Entry:
     }
     pick = result.pick
     if pick is not None:
-        pick = Pick(pick.index, pick.gold, float(f"{pick.margin:.{MARGIN_DIGITS}g}"))
+        margins = {name: _rounded(margin) for name, margin in pick.margins.items()}
+        pick = Pick(pick.index, pick.gold, _rounded(pick.margin), margins)
     return Entry(result.doc, DocKey(result.key.doc, result.key.prompt), scores, pick)
 
 
-def entry_line(entry: Entry, columns: Sequence[str]) -> str:
-    """The line of a doc; `columns` are those of scores, in order."""
+def _rounded(margin: float) -> float:
+    return float(f"{margin:.{MARGIN_DIGITS}g}")
+
+
+def entry_line(entry: Entry, columns: Sequence[str], margins: Sequence[str] = ()) -> str:
+    """The line of a doc; `columns` are those of scores, in order, `margins` the metrics with margins of their own."""
     pick, gold, margin = [NONE] * 3
     if entry.pick is not None:
         pick, gold = _choice(entry.pick.index), "".join(map(_choice, entry.pick.gold)) or NONE
-        margin = f"{entry.pick.margin:.{MARGIN_DIGITS}g}"
+        known = [entry.pick.margin, *(entry.pick.margins.get(name) for name in margins)]
+        margin = "/".join(NONE if one is None else f"{one:.{MARGIN_DIGITS}g}" for one in known)
     scores = [write_item(entry.scores.get(column)) or NONE for column in columns]
     return " ".join([str(entry.doc), entry.key.doc, entry.key.prompt, pick, gold, margin, *scores])
 
 
-def read_entry(line: str, columns: Sequence[str]) -> Entry:
+def read_entry(line: str, columns: Sequence[str], margins: Sequence[str] = ()) -> Entry:
     """Raises ValueError, which says what is wrong with the line."""
     parts = line.split(" ")
     if len(parts) != 6 + len(columns):
@@ -84,7 +90,11 @@ def read_entry(line: str, columns: Sequence[str]) -> Entry:
     doc, identity, prompt, pick, gold, margin, *scores = parts
     if not (doc.isascii() and doc.isdigit()):
         raise ValueError(f"expected the number of a doc, found {doc!r}")
-    chosen = None if pick == NONE and margin == NONE else Pick(_index(pick), _indices(gold), float(margin))
+    chosen = None
+    if not pick == margin == NONE:
+        first, *others = margin.split("/")
+        known = {name: float(one) for name, one in zip(margins, others, strict=True) if one != NONE}
+        chosen = Pick(_index(pick), _indices(gold), float(first), known)
     items = {column: read_item(text) for column, text in zip(columns, scores, strict=True)}
     if any("nan" in text.lower() for text in scores):
         raise ValueError("a score is NaN: nothing can be compared with it")
@@ -98,8 +108,9 @@ def write_item(item: Any) -> str | None:
     ('1', '-12.34568', '-20.5/7', '1:0.25/0.75')
     """
     if isinstance(item, bool | int | float):
-        whole = isinstance(item, int) or item.is_integer()
-        return str(int(item)) if whole and abs(item) < 1e15 else f"{item:.{SCORE_DIGITS}g}"
+        # Of what is written: 9999999.5 is as whole as what it will be read as.
+        number = float(item) if float(item).is_integer() else float(f"{item:.{SCORE_DIGITS}g}")
+        return str(int(number)) if number.is_integer() and abs(number) < 1e15 else f"{number:.{SCORE_DIGITS}g}"
     if not isinstance(item, list | tuple) or not 1 < len(item) <= _MOST_NUMBERS:
         return None
     if len(item) == 2 and isinstance(item[0], int) and isinstance(item[1], list):

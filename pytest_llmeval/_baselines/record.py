@@ -23,7 +23,7 @@ from pytest_llmeval._errors import BaselineError
 FORMAT = 1
 
 _FIRST = "llmeval baseline, format "
-_FIXED_COLUMNS = ("doc", "hash", "prompt", "pick", "gold", "margin")
+_FIXED_COLUMNS = ("doc", "hash", "prompt", "pick", "gold")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,9 @@ class Record:
 def record_text(record: Record) -> str:
     """The file of a record. Equal records have equal texts."""
     columns = list(dict.fromkeys(column for entry in record.entries for column in entry.scores))
-    body = "".join(f"{line}\n" for line in _body(record, columns))
+    picks = [entry.pick for entry in record.entries if entry.pick is not None]
+    margins = list(dict.fromkeys(metric for pick in picks for metric in pick.margins))
+    body = "".join(f"{line}\n" for line in _body(record, columns, margins))
     return f"{_FIRST}{FORMAT}\ndigest: {json.dumps(hashed(body, DIGEST_CHARS))}\n{body}"
 
 
@@ -75,15 +77,15 @@ def _first_fault(body: str) -> str:
     )
 
 
-def _body(record: Record, columns: Sequence[str]) -> Iterator[str]:
+def _body(record: Record, columns: Sequence[str], margins: Sequence[str]) -> Iterator[str]:
     for name, value in asdict(record.header).items():
         if name == "settings":
             yield from (f"settings.{key}: {_json(setting)}" for key, setting in value.items())
         else:
             yield f"{name}: {_json(value)}"
-    yield f"columns: {_json([*_FIXED_COLUMNS, *columns])}"
+    yield f"columns: {_json([*_FIXED_COLUMNS, '/'.join(['margin', *margins]), *columns])}"
     yield ""
-    yield from (entry_line(entry, columns) for entry in record.entries)
+    yield from (entry_line(entry, columns, margins) for entry in record.entries)
 
 
 def _read_body(body: str) -> Record:
@@ -93,12 +95,13 @@ def _read_body(body: str) -> Record:
         name, _, value = line.partition(": ")
         into, key = (found["settings"], name.removeprefix("settings.")) if "." in name else (found, name)
         into[key] = json.loads(value)
-    columns = found.pop("columns")[len(_FIXED_COLUMNS) :]
+    margin, *columns = found.pop("columns")[len(_FIXED_COLUMNS) :]
+    margins = margin.split("/")[1:]
     header = Header(**{field.name: found[field.name] for field in fields(Header)})
     entries = []
     for number, line in enumerate(lines.splitlines(), head.count("\n") + 5):
         try:
-            entries.append(read_entry(line, columns))
+            entries.append(read_entry(line, columns, margins))
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from None
     if len(entries) != header.docs:

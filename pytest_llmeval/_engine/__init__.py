@@ -87,7 +87,9 @@ class LM(Protocol):
     `on_progress: Callable[[int, int], None] | None` (settable), called with requests done and asked for,
     `usage() -> Mapping[str, int]`, the `tokens` read so far and the `peak_memory` in bytes, and
     `describe() -> Mapping[str, Any]`, what result files say of the model: ``model`` and ``tokenizer`` hold facts by
-    name, ``chat_template`` is its text.
+    name, ``chat_template`` is its text. `twins(dtype: str | None) -> Iterator[LM]`, for --llmeval-noise, yields the
+    same model computing otherwise, each with a `name` that says how: the same answers up to rounding, with other
+    requests in a pass, and last in the dtype named, if one is. One is used at a time, before the next is asked for.
     """
 
     def loglikelihood(self, requests: Sequence[tuple[str, str]]) -> Sequence[tuple[float, bool]]:

@@ -12,8 +12,10 @@ from typing import Any
 
 from pytest_llmeval._metrics.aggregations import Item
 from pytest_llmeval._metrics.choice import CHOICE_METRICS
+from pytest_llmeval._metrics.choice import PICKED_BY
 from pytest_llmeval._metrics.choice import Answered
 from pytest_llmeval._metrics.choice import choice_scores
+from pytest_llmeval._metrics.choice import margin
 from pytest_llmeval._metrics.choice import pick
 from pytest_llmeval._metrics.means import DOC_MEANS
 from pytest_llmeval._metrics.means import DocMean
@@ -40,6 +42,7 @@ __all__ = [
     "CHOICE_METRICS",
     "DOC_MEANS",
     "METRIC_NAMES",
+    "PICKED_BY",
     "ROLLING_METRICS",
     "Answered",
     "CodeRunner",
@@ -51,6 +54,7 @@ __all__ = [
     "default_metrics",
     "doc_mean",
     "generation_score",
+    "margin",
     "metrics_of",
     "pass_at_k",
     "pick",

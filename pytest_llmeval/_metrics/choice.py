@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -72,30 +73,38 @@ def _is_broken(ll: float) -> bool:
     return ll != ll or ll == math.inf
 
 
-def _right(lls: Sequence[float], gold: Sequence[int]) -> float:
-    return 1.0 if pick(lls) in gold else 0.0
+def margin(values: Sequence[float], index: int) -> float:
+    """How far a value lies above the largest of the others, or below it; infinite if only that one is possible.
+
+    >>> margin([-1.0, -1.5, -4.0], 0), margin([-1.0, -1.5, -4.0], 1)
+    (0.5, -0.5)
+    """
+    return values[index] - max((value for place, value in enumerate(values) if place != index), default=-math.inf)
 
 
-def _acc(answered: Answered) -> float:
-    return _right(answered.lls, answered.gold)
+def _lls(answered: Answered) -> list[float]:
+    return list(answered.lls)
 
 
-def _acc_norm(answered: Answered) -> float:
-    """By loglikelihood per character (code point) of the choice itself, without the delimiter."""
+def _per_character(answered: Answered) -> list[float]:
+    """Loglikelihood per character (code point) of the choice itself, without the delimiter."""
     lengths = map(len, answered.choices)
-    return _right([ll / length for ll, length in zip(answered.lls, lengths, strict=True)], answered.gold)
+    return [ll / length for ll, length in zip(answered.lls, lengths, strict=True)]
 
 
-def _acc_bytes(answered: Answered) -> float:
-    """By loglikelihood per UTF-8 byte of the choice itself."""
+def _per_byte(answered: Answered) -> list[float]:
+    """Loglikelihood per UTF-8 byte of the choice itself."""
     lengths = (len(choice.encode("utf-8", "surrogatepass")) for choice in answered.choices)
-    return _right([ll / length for ll, length in zip(answered.lls, lengths, strict=True)], answered.gold)
+    return [ll / length for ll, length in zip(answered.lls, lengths, strict=True)]
 
 
-def _acc_mutual_info(answered: Answered) -> float:
-    """By log P(choice | context) - log P(choice)."""
-    pairs = zip(answered.lls, answered.unconditional, strict=True)
-    return _right([_gain(given, alone) for given, alone in pairs], answered.gold)
+def _gains(answered: Answered) -> list[float]:
+    """log P(choice | context) - log P(choice)"""
+    return [_gain(given, alone) for given, alone in zip(answered.lls, answered.unconditional, strict=True)]
+
+
+def _picks_gold(values_of: Callable[[Answered], list[float]], answered: Answered) -> float:
+    return 1.0 if pick(values_of(answered)) in answered.gold else 0.0
 
 
 def _gain(given: float, alone: float) -> float:
@@ -133,12 +142,14 @@ def probabilities(lls: Sequence[float]) -> list[float]:
     return [weight / total for weight in weights]
 
 
+#: The values, choice by choice, of which a metric picks the largest; it is right if that choice is.
+PICKED_BY: Mapping[str, Callable[[Answered], list[float]]] = MappingProxyType(
+    {"acc": _lls, "acc_bytes": _per_byte, "acc_mutual_info": _gains, "acc_norm": _per_character}
+)
+
 CHOICE_METRICS: Mapping[str, Callable[[Answered], Any]] = MappingProxyType(
     {
-        "acc": _acc,
-        "acc_bytes": _acc_bytes,
-        "acc_mutual_info": _acc_mutual_info,
-        "acc_norm": _acc_norm,
+        **{name: partial(_picks_gold, values_of) for name, values_of in PICKED_BY.items()},
         "brier_score": _brier_score,
         "exact_match": _exact_match,
         "f1": _labels,

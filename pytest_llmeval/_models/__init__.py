@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -79,10 +80,17 @@ def wrap_model(model: Any, tokenizer: Any, *, name: str = "model in memory", **a
         def llmeval_model():
             return wrap_model(my_model, my_tokenizer, max_length=1024)
     """
-    # Imports torch.
+    import torch
+
     from pytest_llmeval._models.huggingface import HuggingFaceLM
 
-    return HuggingFaceLM(model.config, tokenizer, lambda: model, ModelArgs(**args), name=name)
+    usual = ModelArgs(**args)
+
+    def in_memory(asked: ModelArgs) -> Any:
+        """The model itself, or for another dtype a copy."""
+        return model if asked.dtype == usual.dtype else copy.deepcopy(model).to(getattr(torch, asked.dtype))
+
+    return HuggingFaceLM(model.config, tokenizer, in_memory, usual, name=name)
 
 
 def _check_hugging_face(source: Source, args: ModelArgs) -> None:

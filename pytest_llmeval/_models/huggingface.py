@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import re
 import warnings
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import jinja2
+import torch
 
 from pytest_llmeval._engine import Generation
 from pytest_llmeval._engine import GenerationKwargs
@@ -33,6 +37,7 @@ from pytest_llmeval._models.fingerprint import fingerprint_of
 from pytest_llmeval._models.loading import Loader
 from pytest_llmeval._models.sharing import Encodings
 from pytest_llmeval._models.specs import Source
+from pytest_llmeval._models.twins import other_groupings
 from pytest_llmeval._models.usage import Usage
 from pytest_llmeval._models.usage import peak_memory
 
@@ -51,7 +56,7 @@ SPARE_TOKENS = 4
 
 
 class HuggingFaceLM:
-    """Serves one causal model. `load` is called for the weights when they are first needed.
+    """Serves one causal model. `load` is called for the weights when they are first needed, with the arguments.
 
     `on_progress` is called with (requests done, requests asked for) after every batch. `encodings` are those that
     several models of a session share.
@@ -61,7 +66,7 @@ class HuggingFaceLM:
         self,
         config: Any,
         tokenizer: Any,
-        load: Callable[[], Any],
+        load: Callable[[ModelArgs], Any],
         args: ModelArgs,
         *,
         name: str,
@@ -83,7 +88,6 @@ class HuggingFaceLM:
         self._eos_ids = () if eos is None else (eos,)
         self._commit: str = getattr(config, "_commit_hash", None) or ""
         self._weights: dict[str, Any] = {}
-        self._model: Any = None
         self._usage = Usage()
         self._eos_text = self._encoder.decode(self._eos_ids, special_tokens=True)
 
@@ -93,8 +97,12 @@ class HuggingFaceLM:
         return None if self._identify is None else self._identify()
 
     @cached_property
+    def _model(self) -> Any:
+        return self._load(self._args)
+
+    @cached_property
     def engine(self) -> Engine:
-        model = self._model = self._load()
+        model = self._model
         size = sum(parameter.numel() for parameter in model.parameters())
         self._weights = {"model_num_parameters": size, "model_dtype": str(model.dtype)}
         return choose_engine(model, self._args, self._eos_ids, remembers=self._identify is not None)
@@ -105,16 +113,45 @@ class HuggingFaceLM:
 
     def close(self) -> None:
         """Give the memory back; another request would load the model again."""
-        if "engine" in self.__dict__:
-            del self.engine
-            self._model = None
+        held = self.__dict__.keys() & {"engine", "_model"}
+        for name in held:
+            del self.__dict__[name]
+        if held:
             free_memory()
 
     def usage(self) -> dict[str, int]:
         """`tokens` read since the model was first loaded, and `peak_memory` in bytes; nothing while it is not."""
-        if self._model is None:
+        if "_model" not in self.__dict__:
             return {}
         return {"tokens": self._usage.tokens, "peak_memory": peak_memory(self._model.device)}
+
+    def twins(self, dtype: str | None = None) -> Iterator[HuggingFaceLM]:
+        """The same model in passes of other sizes, then loaded in another dtype, for as long as that one is used.
+
+        Raises ModelError for the dtype that it has.
+        """
+        model = self._model
+        for name, args in other_groupings(model.device, self._args):
+            yield self._twin(name, args, model)
+        if dtype is None:
+            return
+        if getattr(torch, dtype) == model.dtype:
+            raise ModelError(f"--llmeval-noise: model {self.name!r} computes in {dtype} already: name another dtype")
+        twin = self._twin(dtype, replace(self._args, dtype=dtype), None)
+        try:
+            yield twin
+        finally:
+            twin.close()
+
+    def _twin(self, name: str, args: ModelArgs, model: Any) -> HuggingFaceLM:
+        """A copy with an engine of its own; it loads a model of its own unless it is given this one's."""
+        twin = copy.copy(self)
+        for cached in ("engine", "_model"):
+            twin.__dict__.pop(cached, None)
+        if model is not None:
+            twin.__dict__["_model"] = model
+        twin.name, twin.on_progress, twin._args, twin._weights = name, None, args, {}
+        return twin
 
     def describe(self) -> dict[str, Any]:
         """What result files say of the model, in lm_eval's words: its weights, its tokenizer, its chat template."""
@@ -223,7 +260,7 @@ def open_model(source: Source, args: ModelArgs, encodings: Encodings | None = No
     return HuggingFaceLM(
         config,
         loader.tokenizer(),
-        lambda: loader.model(config, device),
+        lambda args: Loader(source, args).model(config, device),
         args,
         name=source.name,
         identify=lambda: fingerprint_of(source, args, config),

@@ -36,6 +36,8 @@ from pytest_llmeval._verdicts.proofs import proof_of
 from pytest_llmeval._verdicts.proofs import summary_of
 from pytest_llmeval._verdicts.series import Place
 from pytest_llmeval._verdicts.staying import judge_staying
+from pytest_llmeval._verdicts.ties import Noise
+from pytest_llmeval._verdicts.ties import noise_floor
 from pytest_llmeval._verdicts.verdict import Evidence
 from pytest_llmeval._verdicts.verdict import Outcome
 from pytest_llmeval._verdicts.verdict import Part
@@ -46,6 +48,7 @@ from pytest_llmeval._verdicts.wording import required
 __all__ = [
     "Evidence",
     "Member",
+    "Noise",
     "Outcome",
     "Part",
     "Place",
@@ -59,6 +62,7 @@ __all__ = [
     "in_family",
     "judge",
     "last_word",
+    "noise_floor",
     "proof_of",
     "risk_of",
     "shown",

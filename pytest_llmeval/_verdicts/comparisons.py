@@ -36,6 +36,12 @@ from pytest_llmeval._verdicts.samples import columns_of
 from pytest_llmeval._verdicts.samples import exact_value
 from pytest_llmeval._verdicts.samples import sample_of
 from pytest_llmeval._verdicts.samples import weighs_by_size
+from pytest_llmeval._verdicts.ties import Ties
+from pytest_llmeval._verdicts.ties import counts_ties
+from pytest_llmeval._verdicts.ties import find_ties
+from pytest_llmeval._verdicts.ties import no_floor
+from pytest_llmeval._verdicts.ties import no_margin
+from pytest_llmeval._verdicts.ties import without_ties
 from pytest_llmeval._verdicts.verdict import Evidence
 from pytest_llmeval._verdicts.verdict import Outcome
 from pytest_llmeval._verdicts.verdict import Verdict
@@ -59,13 +65,14 @@ class Compared:
     """A number before and now, over the same docs.
 
     `exact` holds both as fractions where every score is a whole number. `before` and `now` are the docs' own values,
-    None where the number is no mean over docs.
+    None where the number is no mean over docs; in `now` docs that are `ties`, if these count, are as before.
     """
 
     pairs: Pairs
     exact: tuple[Fraction, Fraction] | None
     before: Sample | None
     now: Sample | None
+    ties: Ties | None = None
 
     @property
     def old(self) -> float:
@@ -85,6 +92,16 @@ class Compared:
         if self.before is None or self.now is None or not (self.before.binary and self.now.binary):
             return None
         return flips_of(self.before, self.now)
+
+    @property
+    def difference_without_ties(self) -> float | None:
+        """None where ties make no difference."""
+        if self.ties is None or not self.ties.count or not self.ties.lost + self.ties.gained:
+            return None
+        if self.before is None or self.now is None:
+            return None
+        now, before = self.now.values, self.before.values
+        return math.fsum(now) / len(now) - math.fsum(before) / len(before)
 
     def on_scale(self, difference: float) -> float:
         """A difference of the docs' means as one of the number itself."""
@@ -108,7 +125,9 @@ def judge_change(gate: Gate, change: Change, summary: Summary, value: MetricValu
         return Verdict(
             "failed", f"{shown}, required {required(gate)}; {pairs}", {value.metric: value.value, "docs": value.n}
         )
-    compared = compared_of(pairs, evidence, value)
+    compared = compared_of(gate, pairs, evidence, value)
+    if counts_ties(gate) and compared.flips is not None and (problem := no_floor(pairs.noises)):
+        return Verdict("failed", f"{_head(gate, summary, compared)}; {problem}", _numbers(summary, compared))
     if not (math.isfinite(compared.old) and math.isfinite(compared.new)):
         return Verdict(
             "failed", f"{_head(gate, summary, compared)}; {value.metric} is not a finite number on both sides"
@@ -122,7 +141,11 @@ def judge_change(gate: Gate, change: Change, summary: Summary, value: MetricValu
         truth = _truth("population", compared, evidence)
         verdict = _with_difference(verdict, gate, change, compared, truth)
         return verdict.adding(
-            certain, _in_stderrs(change, value), _unusual(compared, value), *_caveats(evidence, pairs)
+            certain,
+            _in_stderrs(change, value),
+            _unusual(compared, value),
+            _noise_text(compared),
+            *_caveats(evidence, pairs),
         )
     return _confident(gate, gate.confidence, change, summary, compared, evidence)
 
@@ -141,16 +164,20 @@ def seen_so_far(gate: Gate, outcome: Outcome, summary: Summary, compared: Compar
     return verdict.adding(", ".join(facts))
 
 
-def compared_of(pairs: Pairs, evidence: Evidence, value: MetricValue) -> Compared:
+def compared_of(gate: Gate, pairs: Pairs, evidence: Evidence, value: MetricValue) -> Compared:
     """Both sides of a number, as exactly as its docs allow."""
+    ties = find_ties(gate, value, pairs.noises, pairs.before, pairs.now)
     by_size = weighs_by_size(evidence.owner, value.metric, value.filter)
     columns = [columns_of(side, value.metric, value.filter) for side in (pairs.before, pairs.now)]
     if by_size is None or not all(columns):
-        return Compared(pairs, None, None, None)
+        return Compared(pairs, None, None, None, ties)
     old, new = (exact_value(side, by_size=by_size) for side in columns)
+    if ties is not None and ties.count:
+        settled = without_ties(value, pairs.noises, pairs.before, pairs.now)
+        columns[1] = columns_of(settled, value.metric, value.filter)
     before, now = (sample_of(side, by_size=by_size) for side in columns)
     exact = None if old is None or new is None else (old, new)
-    return Compared(pairs, exact, before, now) if before and now else Compared(pairs, exact, None, None)
+    return Compared(pairs, exact, before, now, ties) if before and now else Compared(pairs, exact, None, None, ties)
 
 
 def meets(change: Change, compared: Compared) -> bool:
@@ -187,7 +214,7 @@ def _confident(
     )
     verdict = Verdict(outcome, head, numbers, against)
     verdict = _with_difference(verdict, gate, change, compared, truth)
-    return verdict.adding(*_caveats(evidence, compared.pairs))
+    return verdict.adding(_noise_text(compared), *_caveats(evidence, compared.pairs))
 
 
 def _truth(scope: str, compared: Compared, evidence: Evidence) -> Truth | None:
@@ -245,6 +272,12 @@ def _with_difference(verdict: Verdict, gate: Gate, change: Change, compared: Com
     difference, confidence = compared.new - compared.old, gate.confidence or USUAL_CONFIDENCE
     facts = [f"{_word(compared, difference)} {number_text(abs(difference))}"]
     numbers: dict[str, float | int] = {"difference": difference}
+    if (settled := compared.difference_without_ties) is not None:
+        sign = 1 if _word(compared, difference) in ("gain", "rise") else -1
+        facts[0] += f", without ties {number_text(sign * settled + 0.0)}"
+        numbers["difference_without_ties"] = settled
+    if compared.ties is not None:
+        numbers["flips_under_noise"] = compared.ties.lost + compared.ties.gained
     if truth is not None:
         interval = truth.bounds(confidence)
         low, high = compared.on_scale(interval.low), compared.on_scale(interval.high)
@@ -317,6 +350,15 @@ def _unusual(compared: Compared, value: MetricValue) -> str | None:
     gain = (compared.new - compared.old) * (-1 if compared.worse_is_up else 1)
     unusual = value.stderr and gain > _UNUSUAL * value.stderr * math.sqrt(2)
     return "an unusual gain: look whether both runs are what they seem" if unusual else None
+
+
+def _noise_text(compared: Compared) -> str | None:
+    """What rounding has to do with the flips."""
+    if problem := no_floor(compared.pairs.noises):
+        return problem
+    if compared.ties is not None:
+        return str(compared.ties)
+    return no_margin(compared.pairs.value_now, compared.pairs.noises) if compared.flips else None
 
 
 def _caveats(evidence: Evidence, pairs: Pairs) -> tuple[str | None, ...]:

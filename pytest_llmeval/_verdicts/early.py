@@ -35,7 +35,7 @@ def shown(gate: Gate, proof: Proof, summary: Summary, evidence: Evidence) -> Ver
     (value,) = summary.find(gate.metric, gate.filter)
     verdict = observe(gate, summary, value)
     if gate.change is not None and not isinstance(pairs := pairs_of(replace(evidence, drawn="random"), value), str):
-        verdict = seen_so_far(gate, proof.outcome, summary, compared_of(pairs, evidence, value))
+        verdict = seen_so_far(gate, proof.outcome, summary, compared_of(gate, pairs, evidence, value))
     return replace(verdict, outcome=proof.outcome)
 
 

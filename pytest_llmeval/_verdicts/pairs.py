@@ -17,6 +17,7 @@ from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
+from pytest_llmeval._verdicts.ties import Noise
 from pytest_llmeval._verdicts.verdict import Evidence
 from pytest_llmeval._verdicts.verdict import Part
 
@@ -29,7 +30,8 @@ _NAMED = 3
 class Pairs:
     """The paired docs of each task as results, in the same order on both sides, and the number in question of each.
 
-    `left_out` says which docs are not compared though they were run or recorded; None if there are none.
+    `left_out` says which docs are not compared though they were run or recorded; None if there are none. `noises` hold
+    what rounding alone does, task by task.
     """
 
     before: Sequence[tuple[Task, Sequence[DocResult]]]
@@ -37,6 +39,7 @@ class Pairs:
     value_before: MetricValue
     value_now: MetricValue
     left_out: str | None = None
+    noises: Sequence[Noise | None] = ()
 
     @property
     def n(self) -> int:
@@ -59,7 +62,8 @@ def pairs_of(evidence: Evidence, value: MetricValue) -> Pairs | str:
     new = _value(evidence, now, value, recorded=False)
     if isinstance(old, str) or isinstance(new, str):
         return f"it cannot be compared with baseline {evidence.baseline!r}: {old if isinstance(old, str) else new}"
-    return Pairs(before, _with_clusters(evidence, now), old, new, _left_out(evidence))
+    noises = [part.noise for part in evidence.parts]
+    return Pairs(before, _with_clusters(evidence, now), old, new, _left_out(evidence), noises)
 
 
 def _reasons(evidence: Evidence, value: MetricValue) -> Iterator[str]:

@@ -15,6 +15,7 @@ from pytest_llmeval._results import DocResult
 from pytest_llmeval._task import NOTHING
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
+from pytest_llmeval._verdicts.ties import Noise
 
 
 #: `inconclusive`: the data cannot tell at the confidence asked for. A gate on the observed value never is.
@@ -52,12 +53,16 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The docs of one task: `results` in doc order, of a data set of `n_total`, and how they pair with a baseline."""
+    """The docs of one task: `results` in doc order, of a data set of `n_total`, and how they pair with a baseline.
+
+    `noise` is what rounding alone does to them, where that was asked for.
+    """
 
     task: Task
     results: Sequence[DocResult]
     n_total: int
     comparison: Comparison | None = None
+    noise: Noise | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,64 @@
+"""One model computing otherwise: same numbers up to rounding, nothing left behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tablemodels as tables
+import torch
+
+from pytest_llmeval import wrap_model
+from pytest_llmeval._errors import ModelError
+from pytest_llmeval._models import load_model
+
+
+REQUESTS = [("Q x A", " yes"), ("Q x A", " no"), ("Q", " A yes")]
+
+
+def test_other_passes_give_the_same_numbers() -> None:
+    model = tables.bigram()
+    lm = wrap_model(model, tables.words())
+    expected = [answer.logprob for answer in lm.loglikelihood(REQUESTS)]
+    names = []
+    for twin in lm.twins():  # type: ignore[attr-defined]
+        names.append(twin.name)
+        assert [answer.logprob for answer in twin.loglikelihood(REQUESTS)] == pytest.approx(expected, abs=1e-4)
+        assert twin.engine is not lm.engine  # type: ignore[attr-defined]
+    assert names == ["passes of 128 tokens", "one sequence a pass"]
+
+
+def test_another_dtype_is_a_copy_that_does_not_stay() -> None:
+    model = tables.bigram()
+    lm = wrap_model(model, tables.words())
+    lm.prepare()  # type: ignore[attr-defined]
+    twins = list(lm.twins("bfloat16"))  # type: ignore[attr-defined]
+    twin = twins[-1]
+    assert twin.name == "bfloat16"
+    # After the last one was used nothing of it is held.
+    assert "_model" not in twin.__dict__
+    for twin in lm.twins("bfloat16"):  # type: ignore[attr-defined]
+        if twin.name == "bfloat16":
+            answers = [answer.logprob for answer in twin.loglikelihood(REQUESTS)]
+            assert twin.describe()["model"]["model_dtype"] == "torch.bfloat16"
+    expected = [answer.logprob for answer in lm.loglikelihood(REQUESTS)]
+    assert answers != expected
+    assert answers == pytest.approx(expected, abs=0.05)
+    assert model.dtype == torch.float32
+
+
+def test_a_checkpoint_is_read_again(tmp_path: Path) -> None:
+    """In float64 the numbers of the file itself, not those that were rounded to bfloat16 before."""
+    folder = tables.save(tmp_path / "m", tables.bigram(), tables.words())
+    lm = load_model(str(folder), {"dtype": "bfloat16"})
+    exact = [answer.logprob for answer in load_model(str(folder), {"dtype": "float64"}).loglikelihood(REQUESTS)]
+    found = []
+    for twin in lm.twins("float64"):  # type: ignore[attr-defined]
+        found = [answer.logprob for answer in twin.loglikelihood(REQUESTS)]
+    assert found == exact
+
+
+def test_its_own_dtype_is_no_other() -> None:
+    lm = wrap_model(tables.bigram(), tables.words(), engine="padded")
+    with pytest.raises(ModelError, match="computes in float32 already: name another dtype"):
+        list(lm.twins("float32"))  # type: ignore[attr-defined]
