@@ -203,7 +203,7 @@ class Evaluation:
 
     def _timed_wave(self, opened: OpenTask, lm: LM, wave: list[int]) -> list[DocResult]:
         started = time.perf_counter()
-        results = answer(opened, lm, wave)
+        results = answer(opened, lm, wave, self._rendered)
         seconds = max(time.perf_counter() - started, 1e-6)
         # Only a full wave tells how fast docs are; grow at most fourfold, one odd wave must not decide alone.
         if len(wave) == self._wave:
