@@ -49,8 +49,7 @@ def choose_engine(model: Any, args: ModelArgs, eos_ids: Iterable[int], *, rememb
 
     Raises ModelError where that is the tree and the model cannot take it.
     """
-    device = model.device
-    padded = PaddedEngine(model, scoring_budget(device, args), writing_budget(device, args), eos_ids)
+    padded = PaddedEngine(model, scoring_budget(model, args), writing_budget(model, args), eos_ids)
     if args.engine == "padded":
         return padded
     with evaluating(model):
@@ -58,7 +57,7 @@ def choose_engine(model: Any, args: ModelArgs, eos_ids: Iterable[int], *, rememb
     if reach:
         return TreeEngine(
             model,
-            pass_limits(device, args),
+            pass_limits(model, args),
             padded,
             reach,
             windows,
@@ -83,12 +82,12 @@ def choose_writer(model: Any, args: ModelArgs, padded: PaddedEngine) -> Writer:
         return padded
     if not _agree(pairs, model.dtype):
         return padded
-    budget = writing_budget(model.device, args)
+    budget = writing_budget(model, args)
     # Keys and values are never copied here: what padded batches need for that holds as many again.
     budget = replace(budget, tokens=args.max_batch_tokens or 2 * budget.tokens)
     # Rows know no windows.
     reach = _first_length_setting(model.config)
-    return ContinuousGenerator(model, padded, budget, pass_limits(model.device, args).pack, reach)
+    return ContinuousGenerator(model, padded, budget, pass_limits(model, args).pack, reach)
 
 
 def proven_reach(model: Any, padded: PaddedScorer) -> tuple[float, Windows]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -12,6 +13,7 @@ from pytest_llmeval._engine.batches import Budget
 from pytest_llmeval._engine.tree import Limits
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models.arguments import ModelArgs
+from pytest_llmeval._models.memory import fitting_tokens
 
 
 #: What a batch that is scored may hold. A processor is fastest on few tokens: 512 took 0.6 of the time of 4,096
@@ -27,8 +29,8 @@ WRITING = {
     "mps": Budget(tokens=32768, scored=2048, rows=64),
 }
 ACCELERATOR_WRITING = Budget(tokens=131072, scored=4096, rows=256)
-#: Tokens of one pass over a tree. On a processor packs of 256 to 768 cost the same by the token; larger ones pay the
-#: fixed cost of a pass less often. The values for other devices follow their budgets; they have not been measured.
+#: Tokens of one pass over a tree. On a processor 512 to 1,536 cost the same, 384 a twentieth more (SmolLM2-135M, two
+#: cores). The values for other devices follow their budgets; they have not been measured.
 CPU_PASSES = Limits(pack=512, longest=1024)
 MPS_PASSES = Limits(pack=1024, longest=2048)
 ACCELERATOR_PASSES = Limits(pack=4096, longest=8192)
@@ -49,24 +51,26 @@ def choose_device(name: str | None) -> torch.device:
     return device
 
 
-def scoring_budget(device: torch.device, args: ModelArgs) -> Budget:
-    return _as_asked(SCORING.get(device.type, ACCELERATOR_SCORING), args)
+def scoring_budget(model: Any, args: ModelArgs) -> Budget:
+    """What a batch that is scored may hold: what is fast, if it fits into free memory, unless the user says."""
+    return _as_asked(SCORING.get(model.device.type, ACCELERATOR_SCORING), args, fitting_tokens(model, scored=1))
 
 
-def writing_budget(device: torch.device, args: ModelArgs) -> Budget:
-    return _as_asked(WRITING.get(device.type, ACCELERATOR_WRITING), args)
+def writing_budget(model: Any, args: ModelArgs) -> Budget:
+    """The same for a batch that is written; of its tokens, one a row needs logits."""
+    return _as_asked(WRITING.get(model.device.type, ACCELERATOR_WRITING), args, fitting_tokens(model, scored=0.01))
 
 
-def _as_asked(usual: Budget, args: ModelArgs) -> Budget:
-    return replace(usual, tokens=args.max_batch_tokens or usual.tokens, rows=args.batch_size or usual.rows)
+def _as_asked(usual: Budget, args: ModelArgs, fitting: int | None) -> Budget:
+    tokens = args.max_batch_tokens or min(usual.tokens, fitting or usual.tokens)
+    return replace(usual, tokens=tokens, rows=args.batch_size or usual.rows)
 
 
-def pass_limits(device: torch.device, args: ModelArgs) -> Limits:
-    """What a pass over a tree may hold, unless the user says."""
-    usual = {"cpu": CPU_PASSES, "mps": MPS_PASSES}.get(device.type, ACCELERATOR_PASSES)
-    if args.max_batch_tokens is None:
-        return usual
-    return Limits(min(usual.pack, args.max_batch_tokens), args.max_batch_tokens)
+def pass_limits(model: Any, args: ModelArgs) -> Limits:
+    """What a pass over a tree may hold: what is fast, if it fits into free memory, unless the user says."""
+    usual = {"cpu": CPU_PASSES, "mps": MPS_PASSES}.get(model.device.type, ACCELERATOR_PASSES)
+    most = args.max_batch_tokens or fitting_tokens(model, scored=1)
+    return usual if most is None else Limits(min(usual.pack, most), args.max_batch_tokens or min(usual.longest, most))
 
 
 def share_processors(device: torch.device) -> None:

@@ -131,7 +131,7 @@ class HuggingFaceLM:
         Raises ModelError for the dtype that it has.
         """
         model = self._model
-        for name, args in other_groupings(model.device, self._args):
+        for name, args in other_groupings(model, self._args):
             yield self._twin(name, args, model)
         if dtype is None:
             return
