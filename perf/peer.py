@@ -104,7 +104,9 @@ def run(command: list[str]) -> Times:
 
 
 def ours(model: Path, shared: Path, work: Work, limit: int | None, extra: list[str]) -> Times:
-    options = ["-q", "-p", "no:cacheprovider", "--llmeval-model", str(model), "--llmeval-data", str(shared / "mirror")]
+    # The plugin of hypothesis, where it is installed, imports it all as a run ends: a second that is not ours.
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+    options += ["--llmeval-model", str(model), "--llmeval-data", str(shared / "mirror")]
     options += [] if work.shots is None else ["--llmeval-fewshot", str(work.shots)]
     options += [] if limit is None else ["--llmeval-limit", str(limit)]
     files = [str(ROOT / "benchmarks" / file) for file in work.files.split()]

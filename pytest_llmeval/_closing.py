@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -29,6 +30,9 @@ def close(session: Session, reporter: pytest.TerminalReporter) -> None:
     reports = gather(session, session.selected_gates)
     comparison = compare(session)
     write_report(reporter, reports, session.config.get_verbosity(), comparison)
+    if session.config.get_verbosity() > 0:
+        for text in _usage_lines(session):
+            reporter.write_line(text)
     for line in baseline_lines(session):
         reporter.write_line(line.text, red=line.is_error)
         session.unsound |= line.is_error
@@ -39,6 +43,13 @@ def close(session: Session, reporter: pytest.TerminalReporter) -> None:
         session.unsound = True
         reporter.write_line(f"ERROR: {error}", red=True)
     _call_hook(session, reports)
+
+
+def _usage_lines(session: Session) -> Iterator[str]:
+    for variant, used in session.evaluation.used.items():
+        if used:
+            memory = used.get("peak_memory", 0) / 2**30
+            yield f"{session.model_names[variant]}: {used.get('tokens', 0):,} tokens read, peak memory {memory:.2f} GiB"
 
 
 def _write_files(session: Session, reporter: pytest.TerminalReporter) -> None:

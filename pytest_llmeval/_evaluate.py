@@ -55,8 +55,8 @@ from pytest_llmeval._task import Task
 #: Metrics that run what the model wrote, in the sandbox.
 CODE_METRICS = frozenset({"pass_at_k", "pass@k"})
 
-#: Called as (answered, asked for) while docs are being answered.
-Progress = Callable[[int, int], None]
+#: Called as (answered, asked for, tokens read) while docs are being answered; tokens are 0 if the model does not count.
+Progress = Callable[[int, int, int], None]
 
 #: Docs in the first wave of a session, the most in any, and the seconds that a wave aims at: short enough for
 #: smooth progress and -x, long enough for the engine to sort and share prefixes.
@@ -125,6 +125,8 @@ class Evaluation:
         self.sizes: dict[str, tuple[int, int]] = {}
         #: variant -> what result files say of a model that answered, here or in a worker.
         self.described: dict[str, Mapping[str, Any]] = {}
+        #: variant -> what the model says that its answers cost here, or in all workers.
+        self.used: dict[str, Mapping[str, int]] = {}
         self._source = DataSource()
         self._open: dict[str, OpenTask] = {}
         self._wave = FIRST_WAVE
@@ -174,26 +176,34 @@ class Evaluation:
         opened, known = self.open(task), self.ledger.of(variant, task.name)
         opened.check_examples()
         missing = [index for index in indices if index not in known]
-        done = 0
+        done, before = 0, usage_of(lm).get("tokens", 0)
+
+        def tokens() -> int:
+            return usage_of(lm).get("tokens", 0) - before
+
         while done < len(missing):
             wave = missing[done : done + self._wave]
-            self.ledger.add(variant, task.name, self._timed_wave(opened, lm, wave, done, len(missing), progress))
+            with _watched(lm, progress, done, len(wave), len(missing), tokens):
+                self.ledger.add(variant, task.name, self._timed_wave(opened, lm, wave))
             done += len(wave)
             if progress:
-                progress(done, len(missing))
+                progress(done, len(missing), tokens())
             if variant not in self.described:
                 self.described[variant] = _facts_of(lm, identify=self.settings.identify)
+        self.used[variant] = usage_of(lm)
+
+    def add_usage(self, variant: str, used: Mapping[str, int]) -> None:
+        """Count what a model took in a worker: its process had memory of its own."""
+        known = self.used.get(variant, {})
+        self.used[variant] = {name: known.get(name, 0) + value for name, value in used.items()}
 
     def wave_size(self) -> int:
         """How many docs the next wave should hold, judged by how long the last ones took."""
         return self._wave
 
-    def _timed_wave(
-        self, opened: OpenTask, lm: LM, wave: list[int], done: int, total: int, progress: Progress | None
-    ) -> list[DocResult]:
+    def _timed_wave(self, opened: OpenTask, lm: LM, wave: list[int]) -> list[DocResult]:
         started = time.perf_counter()
-        with _watched(lm, progress, done, len(wave), total):
-            results = answer(opened, lm, wave, self._rendered)
+        results = answer(opened, lm, wave)
         seconds = max(time.perf_counter() - started, 1e-6)
         # Only a full wave tells how fast docs are; grow at most fourfold, one odd wave must not decide alone.
         if len(wave) == self._wave:
@@ -335,16 +345,24 @@ def ask_model(lm: LM, instances: Sequence[Instance]) -> list[Any]:
 
 
 @contextmanager
-def _watched(lm: Any, progress: Progress | None, done: int, size: int, total: int) -> Iterator[None]:
+def _watched(
+    lm: Any, progress: Progress | None, done: int, size: int, total: int, tokens: Callable[[], int]
+) -> Iterator[None]:
     """Lets a model that reports its own progress do so in docs: docs before, plus its share of this wave."""
     if progress is None or not hasattr(lm, "on_progress"):
         yield
         return
-    lm.on_progress = lambda part, whole: progress(done + size * part // max(whole, 1), total)
+    lm.on_progress = lambda part, whole: progress(done + size * part // max(whole, 1), total, tokens())
     try:
         yield
     finally:
         lm.on_progress = None
+
+
+def usage_of(lm: LM) -> Mapping[str, int]:
+    """The `tokens` that a model has read and its `peak_memory`; nothing if it does not say."""
+    usage: Callable[[], Mapping[str, int]] = getattr(lm, "usage", dict)
+    return usage()
 
 
 def _facts_of(lm: LM, *, identify: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A short text after the cursor while a model works: ``mmlu_anatomy 96/135``.
+"""A short text after the cursor while a model works: ``mmlu_anatomy 96/135, 6,120 tokens ~8s left``.
 
 It is written behind pytest's row of dots and taken back by restoring the cursor (ESC 7 ... ESC 8), so the row
 stays as pytest wrote it. Where nobody watches (no terminal, -q, xdist workers) nothing is written at all.
@@ -25,19 +25,20 @@ class ProgressLine:
         self._config = config
         self._last = 0.0
 
-    def of(self, task: str) -> Callable[[int, int], None] | None:
+    def of(self, task: str) -> Callable[[int, int, int], None] | None:
         """A progress function for one task; None if there is nobody to watch."""
         if not self._visible():
             return None
         started = time.monotonic()
 
-        def show(done: int, total: int) -> None:
+        def show(done: int, total: int, tokens: int) -> None:
             now = time.monotonic()
             if done >= total:
                 self._write("")
             elif now - self._last >= INTERVAL:
                 self._last = now
-                self._write(f" {task} {done}/{total}{_remaining(done, total, now - started)}")
+                read = f", {tokens:,} tokens" if tokens else ""
+                self._write(f" {task} {done}/{total}{read}{_remaining(done, total, now - started)}")
 
         return show
 

@@ -73,7 +73,7 @@ def _is_answered(session: Session, task: Task, variant: str, lm: LM, docs: list[
     evaluation, report = session.evaluation, session.progress.of(task.name)
     known = len(evaluation.ledger.of(variant, task.name))
     asked = evaluation.sizes.get(task.name, (len(docs), 0))[0]
-    progress = None if report is None else lambda done, _: report(known + done, asked)
+    progress = None if report is None else lambda done, _, tokens: report(known + done, asked, tokens)
     try:
         evaluation.score(lm, variant, task, docs, progress)
     except LLMEvalError as error:

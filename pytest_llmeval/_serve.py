@@ -63,6 +63,8 @@ class Models:
         try:
             with _nothing_collected():
                 lm = _models.load_model(choice.spec, self._args, schemes=self._schemes, encodings=self._encodings)
+                # What was imported stays: pytest looks for garbage five times as it ends, a second of a short run.
+                gc.freeze()
                 getattr(lm, "prepare", _nothing)()
         except LLMEvalError as error:
             # Errors of our own loader begin with the model's name; those of other schemes need not.

@@ -77,6 +77,7 @@ def publish_results(session: Session) -> None:
         lacking=session.lacking,
         unasked=[[*key, reason] for key, reason in session.unasked.items()],
         described=evaluation.described,
+        used=evaluation.used,
     )
 
 
@@ -113,6 +114,8 @@ class Controller:
         self.session.evaluation.sizes.update(sizes)
         self.session.model_names.update(output.get("models", {}))
         self.session.evaluation.described.update(output.get("described", {}))
+        for variant, used in output.get("used", {}).items():
+            self.session.evaluation.add_usage(variant, used)
         self.session.lacking.update(output.get("lacking", {}))
         self.session.unasked.update({(variant, task): why for variant, task, why in output.get("unasked", ())})
         self.session.selected_gates = [(gate[4], gate[0]) for gate in self.gates.values() if gate[3] is not None]

@@ -84,7 +84,8 @@ class LM(Protocol):
 
     Optional members, used where present: `fingerprint: str`, `max_length: int`, `name: str`,
     `apply_chat_template(messages, add_generation_prompt) -> str`, `prepare()`, `close()`,
-    `on_progress: Callable[[int, int], None] | None` (settable), called with requests done and asked for, and
+    `on_progress: Callable[[int, int], None] | None` (settable), called with requests done and asked for,
+    `usage() -> Mapping[str, int]`, the `tokens` read so far and the `peak_memory` in bytes, and
     `describe() -> Mapping[str, Any]`, what result files say of the model: ``model`` and ``tokenizer`` hold facts by
     name, ``chat_template`` is its text.
     """

@@ -19,6 +19,7 @@ from pytest_llmeval._engine import Loglikelihood
 from pytest_llmeval._engine.requests import Completion
 from pytest_llmeval._engine.requests import Engine
 from pytest_llmeval._engine.requests import GenerationRequest
+from pytest_llmeval._engine.requests import TokenRequest
 from pytest_llmeval._engine.stops import cut_at_stops
 from pytest_llmeval._errors import LLMEvalWarning
 from pytest_llmeval._errors import ModelError
@@ -32,6 +33,8 @@ from pytest_llmeval._models.fingerprint import fingerprint_of
 from pytest_llmeval._models.loading import Loader
 from pytest_llmeval._models.sharing import Encodings
 from pytest_llmeval._models.specs import Source
+from pytest_llmeval._models.usage import Usage
+from pytest_llmeval._models.usage import peak_memory
 
 
 #: The window of a model whose config and tokenizer say nothing about one.
@@ -80,6 +83,8 @@ class HuggingFaceLM:
         self._eos_ids = () if eos is None else (eos,)
         self._commit: str = getattr(config, "_commit_hash", None) or ""
         self._weights: dict[str, Any] = {}
+        self._model: Any = None
+        self._usage = Usage()
         self._eos_text = self._encoder.decode(self._eos_ids, special_tokens=True)
 
     @cached_property
@@ -89,7 +94,7 @@ class HuggingFaceLM:
 
     @cached_property
     def engine(self) -> Engine:
-        model = self._load()
+        model = self._model = self._load()
         size = sum(parameter.numel() for parameter in model.parameters())
         self._weights = {"model_num_parameters": size, "model_dtype": str(model.dtype)}
         return choose_engine(model, self._args, self._eos_ids, remembers=self._identify is not None)
@@ -102,7 +107,14 @@ class HuggingFaceLM:
         """Give the memory back; another request would load the model again."""
         if "engine" in self.__dict__:
             del self.engine
+            self._model = None
             free_memory()
+
+    def usage(self) -> dict[str, int]:
+        """`tokens` read since the model was first loaded, and `peak_memory` in bytes; nothing while it is not."""
+        if self._model is None:
+            return {}
+        return {"tokens": self._usage.tokens, "peak_memory": peak_memory(self._model.device)}
 
     def describe(self) -> dict[str, Any]:
         """What result files say of the model, in lm_eval's words: its weights, its tokenizer, its chat template."""
@@ -121,18 +133,20 @@ class HuggingFaceLM:
 
     def loglikelihood(self, requests: Sequence[tuple[str, str]]) -> list[Loglikelihood]:
         """Raises RequestError for a continuation without a token, or one that is longer than the window."""
-        return self.engine.score(self._encoder.pairs(requests), self._report)
+        return self._score(self._encoder.pairs(requests))
 
     def loglikelihood_rolling(self, requests: Sequence[str]) -> list[float]:
         """An empty text has log-probability 0."""
         texts = self._encoder.rolling(requests)
-        answers = iter(self.engine.score([window for windows in texts for window in windows], self._report))
+        answers = iter(self._score([window for windows in texts for window in windows]))
         return [sum(next(answers).logprob for _ in windows) for windows in texts]
 
     def generate_until(self, requests: Sequence[tuple[str, GenerationKwargs]]) -> list[Generation]:
         """Raises RequestError for a request whose max_gen_toks leaves no room for its prompt."""
         prompts = self._encoder.prompts(requests)
-        completions = self.engine.generate(prompts, self._is_stopped, self._report)
+        engine = self.engine
+        with self._usage.counting(self._model):
+            completions = engine.generate(prompts, self._is_stopped, self._report)
         return [self._text(prompt, done) for prompt, done in zip(prompts, completions, strict=True)]
 
     def apply_chat_template(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> str:
@@ -160,6 +174,11 @@ class HuggingFaceLM:
             stacklevel=2,
         )
         return prompt
+
+    def _score(self, requests: Sequence[TokenRequest]) -> list[Loglikelihood]:
+        engine = self.engine
+        with self._usage.counting(self._model):
+            return engine.score(requests, self._report)
 
     def _render(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool) -> str:
         return str(

@@ -50,6 +50,7 @@ def runs_of(
                 git_hash=commit,
                 model_info=facts.get("model", NOTHING),
                 tokenizer_info=facts.get("tokenizer", NOTHING),
+                usage=session.evaluation.used.get(variant, NOTHING),
                 verdicts={nodeid: verdict for (own, nodeid), verdict in session.verdicts.items() if own == variant},
             )
         )

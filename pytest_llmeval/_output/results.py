@@ -59,6 +59,7 @@ def result_dict(run: Run) -> dict[str, Any]:
             "format": FORMAT_VERSION,
             "variant": run.variant,
             "errors": _errors(run.tasks),
+            "usage": dict(run.usage),
             "stopped_early": {
                 task.task.name: {"docs": task.summary.n, "docs_total": task.summary.n_total}
                 for task in run.tasks

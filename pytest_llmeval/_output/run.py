@@ -54,7 +54,7 @@ class Run:
     `model` is how the model is called and names the folder; `spec` and `model_args` are as the user gave them.
     `model_info` goes into the block `config` (model_dtype, model_sha, ...), `tokenizer_info` to the top level
     (tokenizer_bos_token, max_length, ...). `started` is in seconds since 1970, `seconds` how long it took.
-    `verdicts` are those of the gates, by node id.
+    `verdicts` are those of the gates, by node id. `usage`: tokens read and bytes of peak memory, if the model says.
     """
 
     model: str
@@ -71,3 +71,4 @@ class Run:
     model_info: Mapping[str, Any] = NOTHING
     tokenizer_info: Mapping[str, Any] = NOTHING
     verdicts: Mapping[str, Verdict] = NOTHING
+    usage: Mapping[str, int] = NOTHING

@@ -20,8 +20,13 @@ import pytest
 
 class Reporting:
     on_progress = None
+    tokens = 1000
+
+    def usage(self):
+        return {"tokens": self.tokens, "peak_memory": 2**29}
 
     def loglikelihood(self, requests):
+        self.tokens += 1234
         if self.on_progress:
             self.on_progress(len(requests) // 2, len(requests))
         return [(-1.0, False) for _ in requests]
@@ -63,7 +68,7 @@ def test_progress_is_written_behind_the_dots_and_taken_back(pytester: pytest.Pyt
     pytester.makeconftest(REPORTING)
     written = run_on_a_terminal(pytester.path, "tasks/even.yaml", "-k", "doc")
     texts = progress_texts(written)
-    assert texts[0] == " even 5/10"
+    assert texts[0] == " even 5/10, 1,234 tokens"
     # The last thing written there is nothing: the row of dots stands alone.
     assert texts[-1] == ""
     row = re.sub(f"{SAVE}.*?{RESTORE}|\x1b\\[[0-9;]*m", "", written)
@@ -78,3 +83,10 @@ def test_no_terminal_no_progress(pytester: pytest.Pytester, suite: Path, option:
     else:
         written = pytester.runpytest("tasks/even.yaml", "-k", "doc", option).stdout.str()
     assert SAVE not in written
+
+
+def test_what_it_took_is_told_on_request(pytester: pytest.Pytester, suite: Path) -> None:
+    pytester.makeconftest(REPORTING)
+    result = pytester.runpytest("tasks/even.yaml", "-k", "doc", "-v")
+    result.stdout.fnmatch_lines(["Reporting: 2,234 tokens read, peak memory 0.50 GiB"])
+    assert "tokens read" not in pytester.runpytest("tasks/even.yaml", "-k", "doc").stdout.str()

@@ -407,7 +407,8 @@ def test_settings_are_kept() -> None:
     assert found["system_instruction_sha"] == hash_of("Be brief.")
     assert found["chat_template_sha"] == hash_of("{{ messages }}")
     assert found["total_evaluation_time_seconds"] == "1.5"
-    assert found["pytest_llmeval"] == {"format": 1, "variant": "new", "errors": {}, "stopped_early": {}, "gates": {}}
+    ours = {"format": 1, "variant": "new", "errors": {}, "usage": {}, "stopped_early": {}, "gates": {}}
+    assert found["pytest_llmeval"] == ours
     assert re.fullmatch(r"pytest-llmeval-harness (N/A|\d.*)", found["lm_eval_version"])
 
 
@@ -629,7 +630,7 @@ def test_runs_of_a_session(tmp_path: Path) -> None:
     group = Group("g", Path("g.yaml"), ("a", "b"))
     facts = {"model": {"model_dtype": "float32"}, "tokenizer": {"max_length": 9}, "chat_template": "{{ messages }}"}
     session: Any = SimpleNamespace(
-        evaluation=SimpleNamespace(ledger=Ledger(), described={"new": facts}),
+        evaluation=SimpleNamespace(ledger=Ledger(), described={"new": facts}, used={"new": {"tokens": 7}}),
         collected={"g": group},
         registry=SimpleNamespace(find=lambda name, near: tasks[name]),
         leaves=lambda owner: tuple(tasks.values()) if isinstance(owner, Group) else (owner,),
@@ -656,6 +657,7 @@ def test_runs_of_a_session(tmp_path: Path) -> None:
     # The template was not used.
     assert (second.model_info, second.tokenizer_info) == (facts["model"], facts["tokenizer"])
     assert second.chat_template is None
+    assert (first.usage, second.usage) == ({}, {"tokens": 7})
     session.settings = Settings(chat_template=True)
     assert [run.chat_template for run in runs_of(session)] == [None, "{{ messages }}"]
     assert runs_of(session)[0].model == "tiny"
