@@ -40,10 +40,10 @@ class Row:
         return {"clear pass": self.clear_pass, "clear fail": self.clear_fail, "borderline": self.border}
 
 
-#: SmolLM2-135M-Instruct has .678 on PIQA and .547 on ARC easy.
+#: SmolLM2-135M-Instruct has about .68 on PIQA and .49 on ARC easy.
 ROWS = {
     "piqa": Row("piqa.yaml", "piqa", 1838, clear_pass=0.58, clear_fail=0.78, border=0.68),
-    "arc_easy": Row("arc/arc_easy.yaml", "arc_easy", 2376, clear_pass=0.45, clear_fail=0.65, border=0.55),
+    "arc_easy": Row("arc/arc_easy.yaml", "arc_easy", 2376, clear_pass=0.39, clear_fail=0.59, border=0.49),
 }
 
 

@@ -202,13 +202,12 @@ class TestFamilies:
         """All docs are wrong: 9 show it at .025, and it takes 12 at a quarter of that (see test_proofs)."""
         for name in ("f1", "f2", "f3", "f4"):
             write_task(name, [1] * 40)
-        after = []
-        for rule in ("f1.acc >= 0.5 @ 0.95", "f*.acc >= 0.5 @ 0.95"):
+        needed = {"f1.acc >= 0.5 @ 0.95": {"9"}, "f*.acc >= 0.5 @ 0.95": {"12"}}
+        for rule in list(needed)[bool(workers) :]:
             result = run(pytester, "-m", "llmeval_gate", *workers, "--llmeval-fail-on", rule)
             assert result.ret == 1
-            after.append(set(re.findall(r"proven after (\d+)", result.stdout.str())))
+            assert set(re.findall(r"proven after (\d+)", result.stdout.str())) == needed[rule]
             counted()
-        assert after == [{"9"}, {"12"}]
 
 
 class TestBaselines:
