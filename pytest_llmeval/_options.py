@@ -163,8 +163,8 @@ def read_settings(config: pytest.Config) -> Settings:
         )
     if value_of(config, "noise") and value_of(config, "early-stop"):
         raise SettingError(
-            f"{origin_of(config, 'noise')}: ties are counted over all docs, and {origin_of(config, 'early-stop')} leaves "
-            "some out: give one of the two"
+            f"{origin_of(config, 'noise')}: ties are counted over all docs, and "
+            f"{origin_of(config, 'early-stop')} leaves some out: give one of the two"
         )
     noise_docs, noise_dtype = reader.noise(comparing=reader.text("baseline") is not None and not updating)
     return Settings(

@@ -237,6 +237,19 @@ class TestBaselines:
 
 
 class TestSettings:
+    def test_ties_are_counted_over_all_docs(
+        self, pytester: pytest.Pytester, write_task: WriteTask, counted: Any
+    ) -> None:
+        write_task("t", labels(40, 0.8))
+        result = run(pytester, "--llmeval-baseline", "main", "--llmeval-noise", "8")
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines(
+            [
+                "ERROR: --llmeval-noise: ties are counted over all docs, and --llmeval-early-stop leaves some out: "
+                "give one of the two"
+            ]
+        )
+
     def test_the_ini_twin(self, pytester: pytest.Pytester, write_task: WriteTask, counted: Any) -> None:
         write_task("clear", labels(200, 0.8), gates="acc >= 0.5")
         assert pytester.runpytest("tasks", "-o", "llmeval_early_stop=true").ret == 0
