@@ -2,7 +2,7 @@
 
 What prompts begin with in common is read once. A text that is done leaves, and a waiting one takes its place; a few
 guessed tokens ride along where a pass costs the same with them. A token that rounding could decide is chosen from the
-text alone, so no text depends on its neighbours. Not every model can be run so: `proven_rows` tries.
+text alone, so no text depends on its neighbours. Not every model can be run so: `row_pairs` tries.
 """
 
 from __future__ import annotations
