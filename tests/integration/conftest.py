@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,10 @@ import pytest
 import scipy.optimize
 import scipy.special
 import scipy.stats  # noqa: F401
+from yessuite import FIXTURE
+from yessuite import MODEL
+from yessuite import TASK
+from yessuite import WriteTask
 
 # pytester forgets the modules that a run inside this process imported, and numpy and scipy cannot be imported twice:
 # whatever such runs need must be there before the first one. hypothesis, whose plugin imports it at the end of every
@@ -25,53 +28,6 @@ import pytest_llmeval._xdist  # noqa: F401
 
 if TYPE_CHECKING:
     from faultsuite import FaultSuite
-
-
-MODEL = """
-import pytest
-
-class Yes:
-    name = "yes-model"
-
-    def __init__(self, favourite="yes"):
-        self.favourite = favourite
-
-    def loglikelihood(self, requests):
-        return [(-1.0 if continuation.strip() == self.favourite else -2.0, False) for _, continuation in requests]
-
-    def loglikelihood_rolling(self, requests):
-        return [-float(len(text)) for text in requests]
-
-    def generate_until(self, requests):
-        return ["The answer is yes." for _ in requests]
-"""
-
-FIXTURE = """
-@pytest.fixture(scope="session")
-def llmeval_model():
-    return Yes()
-"""
-
-TASK = """\
-task: {name}
-tag: [{tags}]
-dataset_path: json
-dataset_kwargs: {{data_files: {{test: {name}.jsonl}}}}
-output_type: multiple_choice
-test_split: test
-doc_to_text: "{{{{q}}}}"
-doc_to_choice: ["yes", "no"]
-doc_to_target: label
-metric_list:
-  - metric: acc
-    aggregation: mean
-    higher_is_better: true
-metadata:
-  version: 1.0
-  gates: [{gates}]
-"""
-
-WriteTask = Callable[..., Path]
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-
-from conftest import WriteTask
+from yessuite import WriteTask
 
 
 pytest_plugins = ["pytester"]

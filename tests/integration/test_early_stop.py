@@ -6,15 +6,14 @@ import json
 import random
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from yessuite import MODEL
+from yessuite import WriteTask
 
 
 pytest_plugins = ["pytester"]
-
-WriteTask = Callable[..., Path]
 
 #: The model of this folder's suite, which also writes how many docs it was asked.
 COUNTING = """
@@ -40,8 +39,6 @@ def labels(docs: int, right: float, seed: int = 3) -> list[int]:
 @pytest.fixture
 def counted(pytester: pytest.Pytester) -> Callable[[], dict[str, int]]:
     """How many docs of each task the model was asked since it was last looked at."""
-    from conftest import MODEL  # type: ignore[attr-defined]
-
     pytester.makeconftest(MODEL + COUNTING)
 
     def count() -> dict[str, int]:

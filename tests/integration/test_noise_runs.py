@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from conftest import WriteTask
+from yessuite import WriteTask
 
 
 pytest_plugins = ["pytester"]
