@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from pytest_llmeval._engine.blocks import Block
-from pytest_llmeval._models.products import OneDNNLinear
 
 
-class BlockAttention(OneDNNLinear):
+class BlockAttention(TorchFunctionMode):
     """While it is entered, attention under one of `masks` is computed block by block, each over the keys it can see.
 
     The masks have the shape [1, 1, new tokens, held and new tokens]. Whatever else a model does stays as it is; so
@@ -41,7 +41,7 @@ class BlockAttention(OneDNNLinear):
             if place is not None:
                 query, key, value, *rest = args
                 return self._attend(self._blocks[place], query, key, value, rest, {**keywords})
-        return super().__torch_function__(func, types, args, keywords)
+        return func(*args, **keywords)
 
     def _place(self, mask: torch.Tensor | None, query: torch.Tensor, key: torch.Tensor, *_: Any) -> int | None:
         """Which of our masks this is, for attention of all new tokens; some models hand on a view of it."""

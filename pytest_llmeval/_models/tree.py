@@ -42,7 +42,6 @@ from pytest_llmeval._models.masks import NO_WINDOWS
 from pytest_llmeval._models.masks import Windows
 from pytest_llmeval._models.padded import PaddedEngine
 from pytest_llmeval._models.padded import evaluating
-from pytest_llmeval._models.products import OneDNNLinear
 from pytest_llmeval._models.scoring import log_probabilities
 from pytest_llmeval._models.scoring import only_at
 
@@ -222,7 +221,7 @@ class TreeScorer:
         selecting = nullcontext() if self._head is None else only_at(self._head, wanted)
         cut = 0 < self._block < len(step.ids)
         masks = list(mask.values()) if isinstance(mask, Mapping) else [mask]
-        with selecting, BlockAttention(masks, blocks(step, self._block)) if cut else OneDNNLinear():
+        with selecting, BlockAttention(masks, blocks(step, self._block)) if cut else nullcontext():
             logits: torch.Tensor = self._model(**keywords).logits[0]
         return logits[wanted] if self._head is None else logits
 
