@@ -33,7 +33,14 @@ def baseline_lines(session: Session) -> Iterator[Line]:
     if not session.reference.updating:
         for variant in variants:
             yield from _differences(session, variant)
+            yield from _origins(session, variant)
             yield from _noise(session, variant)
+    elif session.cut_short:
+        yield Line(
+            "ERROR: --llmeval-update-baseline: the run was stopped before its end, and half of it would be of another "
+            "model than the rest: nothing is written",
+            is_error=True,
+        )
     elif len(variants) > 1:
         yield Line(
             f"ERROR: --llmeval-update-baseline: a baseline holds the answers of one model, and {len(variants)} "
@@ -83,6 +90,24 @@ def _differences(session: Session, variant: str) -> Iterator[Line]:
         more = f", and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
         where = f" ({', '.join(changed[:_NAMED])}{more})" if changed else ""
         yield Line(f"{head}: {lost:,} lost, {gained:,} gained of {docs:,} docs{where}")
+
+
+def _origins(session: Session, variant: str) -> Iterator[Line]:
+    """What of the baseline's answers makes small differences, or is no single model's."""
+    dtype = session.evaluation.described.get(variant, {}).get("model", {}).get("model_dtype")
+    parts = [session.part(task, variant) for task in scored_tasks(session, variant)]
+    records = [part.comparison.record for part in parts if part.comparison and part.comparison.record]
+    head = f"baseline {session.reference.name}" + (f", {variant}" if variant else "")
+    mixed = [record.header.task for record in records if len(record.header.models) > 1]
+    others = {model["dtype"] for record in records for model in record.header.models if model["dtype"]} - {dtype}
+    if dtype and others and not session.settings.noise_docs:
+        yield Line(
+            f"{head}: answers were computed in {', '.join(sorted(others))}, now in {dtype}: close calls flip "
+            "(--llmeval-noise tells how many)"
+        )
+    if mixed:
+        named = ", ".join(mixed[:_NAMED]) + ", ..." * (len(mixed) > _NAMED)
+        yield Line(f"{head}: holds answers of several models, updated part by part: {named}")
 
 
 def _noise(session: Session, variant: str) -> Iterator[Line]:

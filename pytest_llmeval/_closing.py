@@ -23,6 +23,10 @@ from pytest_llmeval._report import write_report
 from pytest_llmeval._session import Session
 
 
+#: How many gates without a task are told.
+_NAMED = 3
+
+
 def close(session: Session, reporter: pytest.TerminalReporter) -> None:
     """Report everything that is known, also after an interrupt. A file that cannot be written is said, in red."""
     if session.config.option.collectonly or session.looks_only:
@@ -33,6 +37,9 @@ def close(session: Session, reporter: pytest.TerminalReporter) -> None:
     if session.config.get_verbosity() > 0:
         for text in _usage_lines(session):
             reporter.write_line(text)
+    if (idle := session.idle_rules()) and session.config.get_verbosity() >= 0:
+        texts = ", ".join(repr(rule.gate.place.text) for rule in idle[:_NAMED]) + ", ..." * (len(idle) > _NAMED)
+        reporter.write_line(f"llmeval_gates: {len(idle)} of {len(session.rules)} select nothing of this run: {texts}")
     for line in baseline_lines(session):
         reporter.write_line(line.text, red=line.is_error)
         session.unsound |= line.is_error

@@ -122,6 +122,8 @@ class Running:
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
         if self.on_worker:
             _xdist.publish_results(self.session)
+        stopped = session.shouldfail or session.shouldstop
+        self.session.cut_short = bool(stopped) or session.exitstatus == pytest.ExitCode.INTERRUPTED
         yield
         if self.session.unsound and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -103,6 +103,14 @@ OPTIONS = (
     _switch("list", "list tasks, groups and tags found, run nothing"),
 )
 
+#: What is allowed in ini keys that take one of a few words.
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "missing_data": ("fail", "skip"),
+    "inconclusive": ("pass", "fail"),
+    "unpaired": ("fail", "ignore"),
+    "wrong": ("", "pass", "xfail", "fail"),
+}
+
 #: Settings that make no sense for a single run, hence only as ini keys: (name, help, type, default).
 INI_ONLY: tuple[tuple[str, str, str, Any], ...] = (
     ("llmeval_files", "globs of task files that a bare pytest collects", "args", ["benchmarks/**"]),
@@ -143,6 +151,14 @@ def origin_of(config: pytest.Config, name: str) -> str:
     return f"--llmeval-{name}" if config.getoption(dest) is not None else f"ini {dest}"
 
 
+def word_of(config: pytest.Config, name: str) -> str:
+    """The value of an ini key that takes one of a few words. Raises SettingError for another."""
+    value, allowed = str(config.getini(f"llmeval_{name}") or ""), WORDS[name]
+    if value not in allowed:
+        raise SettingError(f"ini llmeval_{name}: expected {' or '.join(filter(None, allowed))}, got {value!r}")
+    return value
+
+
 def read_settings(config: pytest.Config) -> Settings:
     """All settings of the run, checked.
 
@@ -153,6 +169,10 @@ def read_settings(config: pytest.Config) -> Settings:
     limit = reader.limit()
     if sample is not None and limit is None:
         raise SettingError(f"{origin_of(config, 'sample')}: {sample!r} needs --llmeval-limit to say how many docs")
+    for name in WORDS:
+        word_of(config, name)
+    if config.getoption("llmeval_baseline") == "":
+        raise SettingError("--llmeval-baseline: expected a NAME or a path, got ''")
     updating = bool(value_of(config, "update-baseline"))
     if updating and reader.text("baseline") is None:
         raise SettingError(f"{origin_of(config, 'update-baseline')}: say which one with --llmeval-baseline NAME")

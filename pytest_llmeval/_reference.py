@@ -52,6 +52,8 @@ class Reference:
                 f"--llmeval-update-baseline: a baseline holds the answers of one model, and {len(models)} are named "
                 f"({', '.join(models)}): name one"
             )
+        else:
+            self.folder.check_writable(self.origin)
 
     def comparison(self, variant: str, task: Task, results: Sequence[DocResult]) -> Comparison | None:
         """A task's results beside the baseline; None without one. Worked out again when there are more results."""

@@ -27,6 +27,7 @@ from pytest_llmeval._items import variant_of
 from pytest_llmeval._noise import NoiseFloors
 from pytest_llmeval._options import origin_of
 from pytest_llmeval._options import value_of
+from pytest_llmeval._options import word_of
 from pytest_llmeval._progress import ProgressLine
 from pytest_llmeval._reference import Reference
 from pytest_llmeval._registry import Registry
@@ -68,11 +69,11 @@ class Session:
         self.chunk = None if settings.early_stop else CHUNK
         self.lint_only: bool = bool(value_of(config, "lint"))
         self.wrong: str = value_of(config, "wrong") or "pass"
-        self.missing_data: str = _one_of(config, "llmeval_missing_data", ("fail", "skip"))
-        self.inconclusive: str = _one_of(config, "llmeval_inconclusive", ("pass", "fail"))
+        self.missing_data: str = word_of(config, "missing_data")
+        self.inconclusive: str = word_of(config, "inconclusive")
         #: Why the session cannot run as asked: told when all is collected, which is when pytest takes usage errors.
         self.problem: str | None = None
-        self.unpaired: str = _one_of(config, "llmeval_unpaired", ("fail", "ignore"))
+        self.unpaired: str = word_of(config, "unpaired")
         self.rules: list[Rule] = []
         #: What runs are compared with.
         self.reference = Reference(config, settings)
@@ -105,6 +106,8 @@ class Session:
         self.started = datetime.now()
         #: Whether something at the end went wrong that no item tells: the run then fails.
         self.unsound = False
+        #: Whether the run was stopped before its end: by the user, by -x, or by an error.
+        self.cut_short = False
         #: What rounding alone does to tasks that are compared.
         self.noise = NoiseFloors(self.evaluation)
         self._alone: dict[tuple[str, str, str], tuple[int, Verdict]] = {}
@@ -117,7 +120,11 @@ class Session:
 
     def idle_rule(self) -> Rule | None:
         """A gate of the command line that selects nothing. Those of the ini file may be for other files."""
-        return next((r for r in self.rules if r.gate.place.origin.startswith("--") and r not in self._matched), None)
+        return next((rule for rule in self.idle_rules() if rule.gate.place.origin.startswith("--")), None)
+
+    def idle_rules(self) -> list[Rule]:
+        """The gates of the configuration that select nothing of what was collected."""
+        return [rule for rule in self.rules if rule not in self._matched]
 
     def refusal(self, task: Task) -> str | None:
         """Why the task's generated code is not run; remembered, so that its gates say the same."""
@@ -330,13 +337,6 @@ def inline_tasks(group: Group) -> Iterator[Task]:
 def is_worker(config: pytest.Config) -> bool:
     """Whether this process is a worker of pytest-xdist."""
     return hasattr(config, "workerinput")
-
-
-def _one_of(config: pytest.Config, name: str, allowed: tuple[str, ...]) -> str:
-    value = str(config.getini(name))
-    if value not in allowed:
-        raise SettingError(f"ini {name}: expected {' or '.join(allowed)}, got {value!r}")
-    return value
 
 
 def _read_rules(config: pytest.Config, reference: Reference) -> list[Rule]:

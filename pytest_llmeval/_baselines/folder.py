@@ -49,6 +49,14 @@ class Folder:
             problem = f"there is no baseline {self.name!r} ({self.path}){self._others()}"
         raise SettingError(f"{origin}: {problem}; --llmeval-update-baseline writes one")
 
+    def check_writable(self, origin: str) -> None:
+        """Raise SettingError if files cannot be written there, without making anything yet."""
+        near = next(path for path in (self.path, *self.path.parents) if path.exists())
+        if not near.is_dir():
+            raise SettingError(f"{origin}: {self.name!r} cannot be written: {near} is no folder")
+        if not os.access(near, os.W_OK | os.X_OK):
+            raise SettingError(f"{origin}: {self.name!r} cannot be written: {near} is read-only")
+
     def tasks(self) -> Iterator[Path]:
         """The files of its tasks."""
         return iter(sorted(self.path.glob(f"*{_SUFFIX}")))

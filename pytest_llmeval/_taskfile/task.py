@@ -239,9 +239,10 @@ def read_metadata(entries: Mapping[str, Value], home: Path) -> tuple[dict[str, A
         return {}, ()
     written = typed.table(value, "metadata").entries
     for key, entry in written.items():
-        # A gate under a misspelt key would never fail.
-        if key != "gates" and get_close_matches(key.lower(), ["gates"], cutoff=0.8):
-            raise typed.wrong(entry, f"metadata.{key}", "is no key of ours; did you mean 'gates'?")
+        # A gate under a misspelt key would never fail, docs of a misspelt cluster would count as independent.
+        meant = get_close_matches(key.lower(), ["gates", "cluster"], 1, cutoff=0.8)
+        if meant and key not in ("gates", "cluster"):
+            raise typed.wrong(entry, f"metadata.{key}", f"is no key of ours; did you mean {meant[0]!r}?")
     metadata = {key: data(entry) for key, entry in written.items() if key != "gates"}
     if not isinstance(metadata.get("cluster"), str | None):
         raise typed.wrong(written["cluster"], "metadata.cluster", "must name the column that docs of a cluster share")

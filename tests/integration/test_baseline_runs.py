@@ -94,6 +94,27 @@ class TestWriting:
         suite2.write_baseline()
         assert suite2.file("birds").read_bytes() == written
 
+    def test_a_run_that_was_stopped_writes_nothing(self, suite2: Suite) -> None:
+        suite2.doubt(birds=[3])
+        run = suite2.run(BASELINE, UPDATE, "-x", "--llmeval-wrong=fail")
+        assert run.ret == 1
+        run.stdout.fnmatch_lines(["ERROR: --llmeval-update-baseline: the run was stopped before its end*"])
+        assert not (suite2.pytester.path / ".llmeval").exists()
+
+    @pytest.mark.parametrize(
+        ("name", "problem"),
+        [
+            ("", "--llmeval-baseline: expected a NAME or a path, got ''"),
+            ("./doubts", "--llmeval-baseline: './doubts' cannot be written: */doubts is no folder"),
+            ("./doubts/deep/main", "--llmeval-baseline: './doubts/deep/main' cannot be written: */doubts is no folder"),
+        ],
+    )
+    def test_where_it_cannot_lie_is_said_at_once(self, suite2: Suite, name: str, problem: str) -> None:
+        suite2.doubt()
+        run = suite2.run("--llmeval-baseline", name, UPDATE)
+        assert run.ret == pytest.ExitCode.USAGE_ERROR
+        run.stderr.fnmatch_lines([f"ERROR: {problem}"])
+
     def test_a_selection_replaces_what_was_run(self, suite2: Suite) -> None:
         suite2.write_baseline()
         suite2.doubt(birds=[3, 4], trees=[5])
@@ -377,3 +398,22 @@ class TestWrongUse:
         suite2.pytester.runpytest("tasks/odd.yaml").stdout.fnmatch_lines(
             ["*odd.yaml:*: metadata.cluster: must name the column that docs of a cluster share"]
         )
+
+
+def test_what_else_differs_is_told(suite2: Suite) -> None:
+    conftest = suite2.pytester.path / "conftest.py"
+    source = conftest.read_text()
+
+    def compute_in(dtype: str) -> None:
+        facts = f"    def describe(self):\n        return {{'model': {{'model_dtype': '{dtype}'}}}}\n\n"
+        conftest.write_text(source.replace("class Doubter:\n", "class Doubter:\n" + facts))
+
+    compute_in("float32")
+    suite2.doubt()
+    suite2.write_baseline()
+    assert "computed in" not in suite2.run(BASELINE).stdout.str()
+    compute_in("bfloat16")
+    suite2.run(BASELINE).stdout.fnmatch_lines(["baseline main: answers were computed in float32, now in bfloat16: *"])
+    suite2.pytester.runpytest("tasks/birds.yaml::doc[3]", BASELINE, UPDATE)
+    compared = suite2.run(BASELINE)
+    compared.stdout.fnmatch_lines(["baseline main: holds answers of several models, updated part by part: birds"])

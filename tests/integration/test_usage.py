@@ -97,3 +97,26 @@ def test_ini_twins_and_rules(pytester: pytest.Pytester, suite: Path, workers: li
     result = pytester.runpytest("tasks/hard.yaml", "-v", *workers)
     result.stdout.fnmatch_lines(["*gate[[]low[]]*"])
     result.stdout.fnmatch_lines(["*1 failed, 3 passed, 2 wrong*"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("llmeval_unpaired=ignroe", "fail or ignore, got 'ignroe'"),
+        ("llmeval_inconclusive=fial", "pass or fail, got 'fial'"),
+        ("llmeval_missing_data=no", "fail or skip, got 'no'"),
+        ("llmeval_wrong=xx", "pass or xfail or fail, got 'xx'"),
+    ],
+)
+def test_a_word_that_an_ini_key_does_not_take(
+    pytester: pytest.Pytester, suite: Path, setting: str, expected: str
+) -> None:
+    result = pytester.runpytest("tasks", "-o", setting)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: ini {setting.split('=')[0]}: expected {expected}"])
+
+
+def test_ini_gates_that_select_nothing_are_told(pytester: pytest.Pytester, suite: Path) -> None:
+    result = pytester.runpytest("tasks/even.yaml", "-o", "llmeval_gates=evne.acc >= 0.9", "-m", "llmeval_gate")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["llmeval_gates: 1 of 1 select nothing of this run: 'evne.acc >= 0.9'"])

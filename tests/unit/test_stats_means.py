@@ -7,6 +7,7 @@ from math import inf
 
 import numpy as np
 import pytest
+from hypothesis import example
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -85,6 +86,8 @@ def test_gaffkes_bound_against_random_weights() -> None:
     assert found.high == pytest.approx(np.quantile(weights @ np.append(scores, 1), 0.95), abs=2e-3)
 
 
+@example(scores=[0.6875, 0.875, 7 / 16, 7 / 16, 3 / 16], confidence=0.5)
+@example(scores=[0.375] * 3 + [9 / 16] * 3 + [7 / 16, 0.6875, 0.5] + [0.0] * 6, confidence=0.5)
 @given(scores=SCORES, confidence=st.sampled_from([0.5, 0.8, 0.95, 0.999]))
 @settings(deadline=None)
 def test_laws_of_bounds_with_a_support(scores: list[float], confidence: float) -> None:
