@@ -47,7 +47,7 @@ from pytest_llmeval._models.scoring import only_at
 
 
 #: Tokens that attend together on a processor; other devices gain less from fewer keys than from larger products.
-BLOCK = 64
+BLOCK = 128
 #: So many passes are planned at once.
 WAVE_PASSES = 64
 
