@@ -1,4 +1,4 @@
-"""The table of README: our pytest command against lm_eval's on the same docs and model, in turn, in pairs.
+"""Our pytest command against lm_eval's on the same docs and model, in turn, in pairs.
 
     LLMEVAL_SHARED=../shared python perf/peer.py MODEL_FOLDER [ROW ...] [--pairs 3] [--batches 1 4 8]
 
