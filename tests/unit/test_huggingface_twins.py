@@ -25,7 +25,7 @@ def test_other_passes_give_the_same_numbers() -> None:
         names.append(twin.name)
         assert [answer.logprob for answer in twin.loglikelihood(REQUESTS)] == pytest.approx(expected, abs=1e-4)
         assert twin.engine is not lm.engine  # type: ignore[attr-defined]
-    assert names == ["passes of 128 tokens", "one sequence a pass"]
+    assert names == ["passes of 256 tokens", "one sequence a pass"]
 
 
 def test_another_dtype_is_a_copy_that_does_not_stay() -> None:
