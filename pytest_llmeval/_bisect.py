@@ -109,10 +109,11 @@ class Bisection:
         self.session.selected_gates = []
         self.session.evaluation.expect_several_models()
         try:
-            self._search(session.items)
+            found = self._search(session.items)
         except UndecidedError as error:
             self.conclusion.append(f"no first bad checkpoint found: {error}")
-            session.testsfailed += 1
+            found = False
+        session.testsfailed += not found
         return True
 
     @pytest.hookimpl(tryfirst=True)
@@ -137,8 +138,10 @@ class Bisection:
     def _looks_only(self) -> bool:
         return bool(self.session.config.option.collectonly or self.session.looks_only)
 
-    def _search(self, items: Sequence[pytest.Item]) -> None:
-        count, steps = len(self.names), {}
+    def _search(self, items: Sequence[pytest.Item]) -> bool:
+        """Whether the first bad one is known, and not only that it is one of a few. Raises UndecidedError."""
+        count = len(self.names)
+        steps: dict[int, Step] = {}
         gates = sum(gate_of(item) is not None for item in items)
         most = 2 + math.ceil(math.log2(count - 1))
         self._write(
@@ -150,17 +153,21 @@ class Bisection:
             steps[place] = step = self._step(self.names[place], items)
             return bool(step.failed)
 
+        def is_bad_if_judged(place: int) -> bool | None:
+            try:
+                return is_bad(place)
+            except UndecidedError as error:
+                self._write(f"{error}; left out")
+                return None
+
         if is_bad(0):
             raise UndecidedError(f"GOOD {self.names[0]} fails {_gates(steps[0])}")
         if not is_bad(count - 1):
             raise UndecidedError(f"BAD {self.names[-1]} fails no gate")
-        try:
-            found = first_bad(count, is_bad)
-        except UndecidedError as error:
-            good = max(place for place, step in steps.items() if not step.failed)
-            bad = min(place for place, step in steps.items() if step.failed)
-            raise UndecidedError(f"{error}; it lies after {self.names[good]}, at {self.names[bad]} or before") from None
-        self.conclusion += self._conclude(steps[found - 1], steps[found], items)
+        good, bad = first_bad(count, is_bad_if_judged)
+        unjudged = self.names[good + 1 : bad]
+        self.conclusion += self._conclude(steps[good], steps[bad], unjudged, items)
+        return not unjudged
 
     def _step(self, name: str, items: Sequence[pytest.Item]) -> Step:
         """One checkpoint loaded, judged, reported, and given back. Raises UndecidedError."""
@@ -225,8 +232,9 @@ class Bisection:
         errors = [result.error for result in results if result.error is not None]
         return f"{_many(len(errors), 'doc')} could not be evaluated: {errors[0]}" if errors else None
 
-    def _conclude(self, good: Step, bad: Step, items: Sequence[pytest.Item]) -> Iterator[str]:
-        yield f"first bad: {bad.name} ({_gates(bad)}); last good: {good.name}"
+    def _conclude(self, good: Step, bad: Step, unjudged: Sequence[str], items: Sequence[pytest.Item]) -> Iterator[str]:
+        doubt = f", or one before it that cannot be judged: {_named(unjudged)}" if unjudged else ""
+        yield f"first bad: {bad.name} ({_gates(bad)}){doubt}; last good: {good.name}"
         owners = [owner for item in items if item.nodeid in bad.failed and (owner := owner_of(item))]
         leaves = {task.name: task for owner in owners for task in self.session.leaves(owner)}
         lost = {name: docs for name, task in leaves.items() if (docs := self._lost(task, good.name, bad.name))}

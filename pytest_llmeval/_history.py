@@ -35,16 +35,24 @@ def history_between(good: Given, bad: Given, listed: Sequence[Given] = ()) -> li
     return [(named.get(path), path) for path in _saved_between(good[1], bad[1])]
 
 
-def first_bad(count: int, is_bad: Callable[[int], bool]) -> int:
-    """The place of the first bad one of `count` checkpoints, of which the first is good and the last is bad.
+def first_bad(count: int, is_bad: Callable[[int], bool | None]) -> tuple[int, int]:
+    """The places of the last good and the first bad of `count` checkpoints: the first one is good, the last one bad.
 
-    Asks about ceil(log2(count - 1)) others.
+    Asks about ceil(log2(count - 1)) others, and one more for each that cannot be judged (None): the search goes on
+    with those beside it. What lies between the two places found could not be judged.
     """
     good, bad = 0, count - 1
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        good, bad = (good, middle) if is_bad(middle) else (middle, bad)
-    return bad
+    left = list(range(1, bad))
+    while left:
+        middle = left[(len(left) - 1) // 2]
+        found = is_bad(middle)
+        if found is None:
+            left.remove(middle)
+        elif found:
+            bad, left = middle, [place for place in left if place < middle]
+        else:
+            good, left = middle, [place for place in left if place > middle]
+    return good, bad
 
 
 def _as_listed(good: Given, bad: Given, listed: Sequence[Given]) -> list[Given]:

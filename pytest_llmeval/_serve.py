@@ -31,6 +31,8 @@ class Models:
     def __init__(self, config: pytest.Config, choices: tuple[ModelChoice, ...]) -> None:
         self.choices = choices
         bisected = bool(value_of(config, "bisect"))
+        #: Checkpoints of a search that were found beside its two ends, not named.
+        self._found = choices[1:-1] if bisected and not config.getoption("llmeval_model") else ()
         #: The models that every item is run with; a search chooses its own.
         self.each_item: tuple[str, ...] = () if bisected else tuple(choice.name for choice in choices)
         self._origin = origin_of(config, "bisect" if bisected else "model")
@@ -45,11 +47,13 @@ class Models:
         """Everything that is known without loading. Raises SettingError with option, value and mend.
 
         Models of the command line are checked at once, those of the ini file when an item needs one: suites that
-        do not must not fail for a checkpoint that is not there.
+        do not must not fail for a checkpoint that is not there; nor must a search for one that nobody named.
         """
         if not self.choices:
             raise SettingError(NO_MODEL)
         for choice in self.choices:
+            if choice in self._found:
+                continue
             try:
                 _models.check_spec(choice.spec, self._args, schemes=self._schemes)
             except SettingError as error:

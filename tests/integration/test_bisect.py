@@ -148,12 +148,28 @@ def test_a_bad_one_that_passes(pytester: pytest.Pytester, history: Path) -> None
 def test_a_checkpoint_that_cannot_be_judged(
     pytester: pytest.Pytester, history: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It is left out: its neighbours tell as much. Only beside the first bad one it leaves a doubt."""
     monkeypatch.setenv("MODE", "fails")
+    result = pytester.runpytest("tasks/hard.yaml", *models(2, 3, 4), *bisect(1, 5))
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        ["3 cannot be judged: *out of memory*; left out", "first bad: 5 (tasks/hard.yaml::gate[[]acc[]]); last good: 4"]
+    )
+    monkeypatch.setenv("BAD", "4")
     result = pytester.runpytest("tasks/hard.yaml", *models(2, 3, 4), *bisect(1, 5))
     assert result.ret == 1
     result.stdout.fnmatch_lines(
-        ["no first bad checkpoint found: 3 cannot be judged: *out of memory*; it lies after 1, at 5 or before"]
+        ["first bad: 4 (tasks/hard.yaml::gate[[]acc[]]), or one before it that cannot be judged: 3; last good: 2"]
     )
+
+
+def test_one_of_the_ends_cannot_be_judged(
+    pytester: pytest.Pytester, history: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MODE", "fails")
+    result = pytester.runpytest("tasks/hard.yaml", *models(2), *bisect(1, 3))
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["no first bad checkpoint found: 3 cannot be judged: *out of memory*"])
     assert (pytester.path / "log").read_text().splitlines()[-1] == "closed 3"
 
 
@@ -267,6 +283,24 @@ def test_saved_checkpoints_beside_each_other(pytester: pytest.Pytester, starter_
             "checkpoint-1500: bad (gates: 1 failed, 1 passed)",
             "first bad: checkpoint-1500 (*capitals.yaml::gate[[]acc[]]); last good: checkpoint-1000",
             "look at: * answers right on checkpoint-1000 and wrong on checkpoint-1500:",
+        ]
+    )
+    assert result.ret == 0
+
+
+def test_a_broken_one_among_the_saved(pytester: pytest.Pytester, starter_models: Path) -> None:
+    """Nobody named it: a save that was cut off must not keep the search from starting."""
+    for number, name in {1: "good", 3: "good", 4: "damaged"}.items():
+        (pytester.path / f"step-{number}").symlink_to(starter_models / name)
+    (pytester.path / "step-2").mkdir()
+    result = pytester.runpytest_subprocess(
+        str(starter_models.parent / "capitals.yaml"), "--llmeval-bisect", "step-1", "step-4"
+    )
+    result.stdout.fnmatch_lines(
+        [
+            "step-2 cannot be judged: model *step-2*; left out",
+            "step-3: good (gates: 1 passed)",
+            "first bad: step-4 (*capitals.yaml::gate[[]acc[]]); last good: step-3",
         ]
     )
     assert result.ret == 0

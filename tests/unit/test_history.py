@@ -27,10 +27,23 @@ def between(folder: Path, good: str, bad: str) -> list[str]:
 def test_the_first_bad_is_found_with_few_questions(case: tuple[int, int]) -> None:
     count, place = case
     asked: list[int] = []
-    assert first_bad(count, lambda i: bool(asked.append(i)) or i >= place) == place
+    assert first_bad(count, lambda i: bool(asked.append(i)) or i >= place) == (place - 1, place)
     assert len(asked) <= math.ceil(math.log2(count - 1))
     assert len(set(asked)) == len(asked)
     assert all(0 < i < count - 1 for i in asked)
+
+
+@given(st.integers(2, 60).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n - 1), st.sets(st.integers(1, n)))))
+def test_those_that_cannot_be_judged_are_left_out(case: tuple[int, int, set[int]]) -> None:
+    """What is found is what the others alone say."""
+    count, place, broken = case
+    broken -= {count - 1}
+    asked: list[int] = []
+    found = first_bad(count, lambda i: None if asked.append(i) or i in broken else i >= place)
+    judged = [i for i in range(count) if i not in broken]
+    assert found == (max(i for i in judged if i < place), min(i for i in judged if i >= place))
+    assert len(asked) <= math.ceil(math.log2(count - 1)) + len(broken)
+    assert len(set(asked)) == len(asked)
 
 
 def test_saved_checkpoints_are_ordered_by_number(tmp_path: Path) -> None:
