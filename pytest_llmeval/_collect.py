@@ -252,8 +252,8 @@ def usage_problem(session: Session, items: Iterable[pytest.Item]) -> str | None:
     """What keeps the selected items from being run as asked, as far as that is known without loading a model."""
     if session.problem:
         return session.problem
-    if idle := session.idle_rule():
-        return f"{idle.gate.place.origin}: {idle.gate.place.text!r}: selects nothing that was collected"
+    if idle := session.idle_problem():
+        return idle
     if session.config.option.collectonly or session.looks_only:
         return None
     needed = list(items)

@@ -19,7 +19,9 @@ from pytest_llmeval._evaluate import Evaluation
 from pytest_llmeval._evaluate import OpenTask
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._gates import Rule
+from pytest_llmeval._gates import close_metric
 from pytest_llmeval._gates import gates_for
+from pytest_llmeval._gates import is_meant
 from pytest_llmeval._gates import parse_rule
 from pytest_llmeval._items import doc_of
 from pytest_llmeval._items import gate_of
@@ -112,15 +114,30 @@ class Session:
         self.noise = NoiseFloors(self.evaluation)
         self._alone: dict[tuple[str, str, str], tuple[int, Verdict]] = {}
         self._matched: set[Rule] = set()
+        #: Rules that select something that has not their metric, but one of nearly that name.
+        self._misspelled: dict[Rule, str] = {}
 
     def gates_of(self, owner: Task | Group) -> tuple[Gate, ...]:
         """The gates of a task or group: its own, then those of the configuration that name it."""
-        self._matched.update(rule for rule in self.rules if rule.selects(owner))
-        return gates_for(owner, self.rules, self.leaves(owner))
+        leaves = self.leaves(owner)
+        for rule in self.rules:
+            if is_meant(rule, owner, leaves):
+                self._matched.add(rule)
+            elif rule.selects(owner) and (close := close_metric(rule.gate.metric, owner)):
+                self._misspelled.setdefault(rule, close)
+        return gates_for(owner, self.rules, leaves)
 
-    def idle_rule(self) -> Rule | None:
-        """A gate of the command line that selects nothing. Those of the ini file may be for other files."""
-        return next((rule for rule in self.idle_rules() if rule.gate.place.origin.startswith("--")), None)
+    def idle_problem(self) -> str | None:
+        """A gate of the command line that selects nothing. Those of the ini file may be for other files, unless their
+        metric is misspelled.
+        """
+        for rule in self.idle_rules():
+            what = f"{rule.gate.place.origin}: {rule.gate.place.text!r}: selects nothing that was collected"
+            if close := self._misspelled.get(rule):
+                return f"{what} with a metric {rule.gate.metric!r}; did you mean {close!r}?"
+            if rule.gate.place.origin.startswith("--"):
+                return what
+        return None
 
     def idle_rules(self) -> list[Rule]:
         """The gates of the configuration that select nothing of what was collected."""

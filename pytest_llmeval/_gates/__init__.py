@@ -32,9 +32,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_llmeval._gates.checking import check_gate
+from pytest_llmeval._gates.checking import close_metric
 from pytest_llmeval._gates.checking import directed
 from pytest_llmeval._gates.checking import filter_names
 from pytest_llmeval._gates.checking import gate_ids
+from pytest_llmeval._gates.checking import is_meant
 from pytest_llmeval._gates.gate import Bound
 from pytest_llmeval._gates.gate import Change
 from pytest_llmeval._gates.gate import Gate
@@ -53,8 +55,10 @@ __all__ = [
     "Place",
     "Rule",
     "check_gate",
+    "close_metric",
     "gate_ids",
     "gates_for",
+    "is_meant",
     "parse_gate",
     "parse_rule",
 ]
@@ -67,7 +71,7 @@ def gates_for(owner: Task | Group, rules: Iterable[Rule] = (), leaves: Sequence[
     meant for this task or group, and where two gates would have one id.
     """
     written = [parse_gate(entry, path=owner.path, line=line) for entry, line in owner.gates]
-    gates = [*written, *(rule.as_gate() for rule in rules if rule.selects(owner))]
+    gates = [*written, *(rule.as_gate() for rule in rules if is_meant(rule, owner, leaves))]
     for gate in gates:
         check_gate(gate, owner, leaves)
     gates = [directed(gate, owner, leaves) for gate in gates]

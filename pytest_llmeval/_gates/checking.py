@@ -10,11 +10,23 @@ from dataclasses import replace
 
 from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._gates.gate import Gate
+from pytest_llmeval._gates.gate import Rule
 from pytest_llmeval._metrics import Metric
 from pytest_llmeval._metrics import doc_mean
 from pytest_llmeval._metrics import metrics_of
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
+
+
+def is_meant(rule: Rule, owner: Task | Group, leaves: Sequence[Task] = ()) -> bool:
+    """Whether a rule's gate is for this task or group: it is selected by its name, or in another way and has what the
+    gate is on. A glob or tag may select tasks of all kinds.
+    """
+    gate = rule.gate
+    if not rule.selects(owner) or rule.selector == owner.name:
+        return rule.selects(owner)
+    filters = filter_names(owner, leaves, gate.metric)
+    return _has(gate.metric, owner) and (gate.filter is None or not filters or gate.filter in filters)
 
 
 def check_gate(gate: Gate, owner: Task | Group, leaves: Sequence[Task] = ()) -> None:
@@ -24,11 +36,10 @@ def check_gate(gate: Gate, owner: Task | Group, leaves: Sequence[Task] = ()) -> 
     when docs were scored: a gate on one that never comes up then fails.
     """
     what = f"{'task' if isinstance(owner, Task) else 'group'} {owner.name!r}"
-    known = metric_names(owner)
-    if gate.metric not in known and not (isinstance(owner, Task) and names_are_open(owner)):
-        close = difflib.get_close_matches(gate.metric, known, 1)
-        mend = f"; did you mean {close[0]!r}?" if close else ""
-        listed = ", ".join(known) or "none; name some in aggregate_metric_list"
+    if not _has(gate.metric, owner):
+        close = close_metric(gate.metric, owner)
+        mend = f"; did you mean {close!r}?" if close else ""
+        listed = ", ".join(metric_names(owner)) or "none; name some in aggregate_metric_list"
         raise gate.place.error(f"{what} has no metric {gate.metric!r} (it has: {listed}){mend}")
     filters = filter_names(owner, leaves, gate.metric)
     if gate.filter is not None and filters and gate.filter not in filters:
@@ -70,6 +81,15 @@ def gate_ids(gates: Sequence[Gate], filters: Sequence[str]) -> tuple[str, ...]:
                 "'acc >= 0.35 as NAME' or {metric: acc, min: 0.35, name: NAME}"
             )
     return ids
+
+
+def close_metric(name: str, owner: Task | Group) -> str | None:
+    """The metric that was meant, if this is nearly its name."""
+    return next(iter(difflib.get_close_matches(name, metric_names(owner), 1)), None)
+
+
+def _has(metric: str, owner: Task | Group) -> bool:
+    return metric in metric_names(owner) or (isinstance(owner, Task) and names_are_open(owner))
 
 
 def metric_names(owner: Task | Group) -> tuple[str, ...]:

@@ -120,3 +120,24 @@ def test_ini_gates_that_select_nothing_are_told(pytester: pytest.Pytester, suite
     result = pytester.runpytest("tasks/even.yaml", "-o", "llmeval_gates=evne.acc >= 0.9", "-m", "llmeval_gate")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["llmeval_gates: 1 of 1 select nothing of this run: 'evne.acc >= 0.9'"])
+
+
+@pytest.mark.parametrize("setting", ["-ollmeval_gates=ev*.acuracy >= 0.9", "--llmeval-fail-on=tag:stem.acuracy >= 0.9"])
+def test_a_misspelled_metric_of_a_glob_is_an_error(
+    pytester: pytest.Pytester, suite: Path, setting: str, workers: list[str]
+) -> None:
+    """Nothing has it: the gate would sleep."""
+    result = pytester.runpytest("tasks", setting, *workers)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    output = result.stdout.str() + result.stderr.str()
+    assert "selects nothing that was collected with a metric 'acuracy'; did you mean 'acc'?" in output
+    assert "INTERNALERROR" not in output
+
+
+def test_a_glob_leaves_out_what_lacks_its_metric(pytester: pytest.Pytester, suite: Path) -> None:
+    (suite / "hard.yaml").write_text((suite / "hard.yaml").read_text().replace("acc", "acc_norm"))
+    (suite / "all.yaml").unlink()
+    result = pytester.runpytest("tasks", "--llmeval-fail-on=*.acc >= 0.9 as rule", "-m", "llmeval_gate", "-v")
+    result.stdout.fnmatch_lines(["*even.yaml::gate[[]rule[]] FAILED*"])
+    result.stdout.no_fnmatch_line("*hard.yaml::gate[[]rule[]]*")
+    assert result.ret == 1

@@ -362,6 +362,29 @@ def test_gates_that_cannot_be_meant(entry: str, owner: Task, message: str) -> No
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("rule", "meant"),
+    [
+        ("*.acc >= 0.3", ["choices"]),
+        ("tag:mine.exact_match,loose >= 0.3", ["texts"]),
+        ("*.exact_match,none >= 0.3", []),
+        ("*.acuracy >= 0.3", []),
+    ],
+)
+def test_a_glob_is_for_what_has_its_metric(rule: str, meant: list[str]) -> None:
+    owners = [
+        task(name="choices", tags=("mine",)),
+        task("generate_until", name="texts", tags=("mine",), filters=("loose", "tight")),
+        Group("group", PATH, ()),
+    ]
+    assert [owner.name for owner in owners if gates_for(owner, [parse_rule(rule)])] == meant
+
+
+def test_a_name_is_meant_whatever_it_has() -> None:
+    with pytest.raises(SettingError, match=r"task 'texts' has no metric 'acc'"):
+        gates_for(task("generate_until", name="texts"), [parse_rule("texts.acc >= 0.3")])
+
+
 def test_a_rule_that_cannot_be_meant_is_a_setting_error() -> None:
     rule = parse_rule("t.acc >= 35")
     with pytest.raises(SettingError, match=r"ini llmeval_gates: 't\.acc >= 35': acc lies between 0 and 1"):
