@@ -223,6 +223,13 @@ CHANGES: dict[str, tuple[Callable[[Rng, int], Floats], float]] = {
 }
 
 
+#: Scores before a change, which tell how far docs are apart where nothing else does.
+BEFORE: dict[str, Callable[[Rng, int], Floats]] = {
+    "uniform": lambda rng, n: rng.random(n),
+    "97 % 1, else uniform": SCORES["97 % 1, else uniform"][0],
+}
+
+
 def real_errors(times: int) -> None:
     rows = []
     for n in (100, 1_221):
@@ -246,16 +253,26 @@ def paired_real_errors(times: int) -> None:
         samples = [draw(rng, n) for _ in range(times)]
         zeros, ones = np.zeros(n), np.ones(n)
         flipped = np.mean([flip_p(Totals.of(sample), mean) <= ALPHA for sample in samples[:500]])
-        unknown = [stats.paired_mean_bounds(zeros, sample, CONFIDENCE) for sample in samples]
+        cells, unknown = [], []
+        for scores in BEFORE.values():
+            before = [scores(rng, n) for _ in samples]
+            unknown = [
+                stats.paired_mean_bounds(old, old + sample, CONFIDENCE)
+                for old, sample in zip(before, samples, strict=True)
+            ]
+            cells += errors(unknown, mean)
         low = np.mean([tail(sample, ones, -1.0, mean) <= ALPHA for sample in samples])
         high = np.mean([tail(-sample, ones, -1.0, -mean) <= ALPHA for sample in samples])
         known = [stats.paired_mean_bounds(zeros, sample, CONFIDENCE, support=(0, 1)) for sample in samples[:50]]
-        widths = [float(np.mean([(bound.high - bound.low) / 2 for bound in bounds])) for bounds in (unknown, known)]
+        finite = [bound for bound in unknown if np.isfinite(bound.high - bound.low)]
+        widths = [float(np.mean([(bound.high - bound.low) / 2 for bound in bounds])) for bounds in (finite, known)]
         widths.insert(0, Z * float(np.mean([sample.std() for sample in samples])) / n**0.5)
-        rates = (rate(float(flipped)), *errors(unknown, mean), rate(float(high)), rate(float(low)))
+        rates = (rate(float(flipped)), *cells, rate(float(high)), rate(float(low)))
         rows.append((f"{n:,}", name, *rates, *(f"{width:.4f}" for width in widths)))
-    head = ("n", "differences", "sign flips alone (500): pass, edge", "support unknown: fail, edge", "pass, edge")
-    head += ("support known: fail, edge", "pass, edge", "half width: 1.645 se", "unknown", "known")
+    head = ["n", "differences", "sign flips alone (500): pass, edge"]
+    for name in BEFORE:
+        head += [f"support unknown, before {name}: fail, edge", "pass, edge"]
+    head += ["support known: fail, edge", "pass, edge", "half width: 1.645 se", "unknown", "known"]
     table(f"Wrong verdicts of drops of real-valued scores, % of {times:,} comparisons", head, rows)
 
 
@@ -269,7 +286,7 @@ def clustered_errors(times: int) -> None:
     rows = []
     for passages, biggest in ((20, 5), (50, 5), (50, 20), (300, 8)):
         rng = np.random.default_rng(7)
-        found: dict[str, list[stats.Interval]] = {"ignored": [], "t": [], "support": [], "flips": []}
+        found: dict[str, list[stats.Interval]] = {"ignored": [], "unknown": [], "support": [], "flips": []}
         for _ in range(times):
             sizes = rng.integers(1, biggest + 1, passages)
             clusters = np.repeat(np.arange(passages), sizes)
@@ -278,10 +295,11 @@ def clustered_errors(times: int) -> None:
             right = (rng.random(len(clusters)) < chance).astype(float)
             names = clusters.tolist()
             found["ignored"].append(stats.exact_bounds(int(right.sum()), len(right), CONFIDENCE))
-            found["t"].append(stats.mean_bounds(right, CONFIDENCE, clusters=names))
+            found["unknown"].append(stats.mean_bounds(right, CONFIDENCE, clusters=names))
             found["support"].append(stats.mean_bounds(right, CONFIDENCE, clusters=names, support=(0, 1)))
             shift = np.repeat(rng.normal(0, 0.05, passages), sizes) + rng.normal(-0.01, 0.05, len(clusters))
-            flipped = stats.paired_mean_bounds(np.zeros(len(shift)), shift, CONFIDENCE, clusters=names)
+            scores = rng.random(len(shift))
+            flipped = stats.paired_mean_bounds(scores, scores + shift, CONFIDENCE, clusters=names)
             found["flips"].append(stats.Interval(flipped.low + 0.61, flipped.high + 0.61))
         rows.append((passages, f"1 to {biggest}", *(cell for kind in found.values() for cell in errors(kind, 0.6))))
     head = ("passages", "docs each", "dependence ignored: fail", "pass", "support unknown: fail", "pass")

@@ -24,6 +24,7 @@ from pytest_llmeval import _filters
 from pytest_llmeval import _template
 from pytest_llmeval._errors import TemplateError
 from pytest_llmeval._metrics import METRIC_NAMES
+from pytest_llmeval._metrics import doc_mean
 from pytest_llmeval._metrics import metrics_of
 from pytest_llmeval._task import FewshotSpec
 from pytest_llmeval._task import Field
@@ -262,6 +263,17 @@ def _check_metrics(task: Task) -> Iterator[_Odd]:
             yield key, f"not used, since process_results scores: {', '.join(spec.options)}", "warning"
 
 
+def _check_ranges(task: Task) -> Iterator[_Odd]:
+    if not task.ranges:
+        return
+    plain = [metric.name for metric in metrics_of(task) if (mean := doc_mean(metric)) and mean.plain]
+    for name in task.ranges:
+        if name not in plain:
+            known = ", ".join(plain) or "none"
+            message = f"the task has no metric {name!r} that is the mean of its docs' scores (there are: {known})"
+            yield f"metadata.ranges.{name}", message, "error"
+
+
 def _check_dataset(task: Task) -> Iterator[_Odd]:
     if "trust_remote_code" in (task.config.get("dataset_kwargs") or {}):
         yield "dataset_kwargs", "trust_remote_code is not used: data sets run no code of theirs any more", "warning"
@@ -275,4 +287,5 @@ _CHECKS: tuple[Callable[[Task], Iterator[_Odd]], ...] = (
     _check_samples_asked_for,
     _check_shots,
     _check_metrics,
+    _check_ranges,
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -72,6 +73,7 @@ def score_doc(
         scorer = _scorer(_Same(task))
         filtered = {ready.name: [ready(repeats, doc.data) for repeats in given] for ready in scorer.pipelines}
         scores = {name: scorer.scores(_Asked(doc, answers, code_runner)) for name, answers in filtered.items()}
+        _check_ranges(task, scores.values())
     except LLMEvalError as error:
         return DocResult(index, {}, error=str(error))
     except ValueError as error:
@@ -234,6 +236,14 @@ def _item(name: str, item: Any) -> Item:
         raise ValueError(f"metric {name}: {error}") from None
 
 
+def _check_ranges(task: Task, scores: Iterable[Scores]) -> None:
+    """Raises ValueError for a score that lies where the task says that none does; NaN is told in another way."""
+    for name, (low, high) in task.ranges.items():
+        for item in (items[name] for items in scores if name in items):
+            if isinstance(item, int | float) and (item < low or item > high):
+                raise ValueError(f"metric {name}: {item} is outside of metadata.ranges, [{low:g}, {high:g}]")
+
+
 def _is_0_or_1(item: Item) -> bool:
     return isinstance(item, int | float) and item in (0, 1)
 
@@ -279,8 +289,10 @@ def _pair(response: Any) -> tuple[float, bool]:
     return float(response[0]), bool(response[1])
 
 
-def _generated(response: Any) -> str | None:
-    return None if response is None else str(response)
+def _text(response: Any) -> str:
+    if not isinstance(response, str):
+        raise TypeError(response)
+    return str(response)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +314,6 @@ _OUTPUTS: Mapping[OutputType, _Output] = MappingProxyType(
         "multiple_choice": _Output(_pair, "(logprob, is_greedy)", _choice_items, _has_no_choice),
         "loglikelihood": _Output(_pair, "(logprob, is_greedy)", _target_items, _has_nan),
         "loglikelihood_rolling": _Output(float, "a logprob", _rolling_items, _has_nan),
-        "generate_until": _Output(_generated, "a text", _text_items, lambda doc, given: False),
+        "generate_until": _Output(_text, "a text", _text_items, lambda doc, given: False),
     }
 )

@@ -183,6 +183,11 @@ class Task:
         return column
 
     @property
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        """Between which numbers the scores of docs lie, by metric (``metadata: {ranges: {f1: [0, 1]}}``)."""
+        return {name: (float(low), float(high)) for name, (low, high) in self.metadata.get("ranges", NOTHING).items()}
+
+    @property
     def display_name(self) -> str:
         return self.alias or self.name
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from pytest_llmeval._stats.families import closed_tree
 from pytest_llmeval._stats.families import holm
 from pytest_llmeval._stats.interval import Interval
+from pytest_llmeval._stats.means import assumed_support
 from pytest_llmeval._stats.means import clustered_stderr
 from pytest_llmeval._stats.means import mean_bounds
 from pytest_llmeval._stats.paired import drop_p
@@ -30,6 +31,7 @@ from pytest_llmeval._stats.proportions import exact_bounds
 from pytest_llmeval._stats.proportions import finite_bounds
 from pytest_llmeval._stats.proportions import wilson_bounds
 from pytest_llmeval._stats.sequential import MeanTest
+from pytest_llmeval._stats.signflip import assumed_change
 from pytest_llmeval._stats.signflip import difference_p
 from pytest_llmeval._stats.signflip import paired_mean_bounds
 
@@ -37,6 +39,8 @@ from pytest_llmeval._stats.signflip import paired_mean_bounds
 __all__ = [
     "Interval",
     "MeanTest",
+    "assumed_change",
+    "assumed_support",
     "closed_tree",
     "clustered_stderr",
     "detectable_drop",

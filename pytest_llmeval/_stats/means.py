@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 #: Scores this close are one.
-_SAME = 1e-9
+SAME = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +93,25 @@ def mean_bounds(
 ) -> Interval:
     """Bounds on the true mean score. `support`: the least and greatest score that a doc can have, where known.
 
-    With it, Gaffke's (2005) bounds, see `gaffke_bounds`: they hold for skewed and for nearly constant scores too,
-    and are Clopper and Pearson's for 0/1 ones. Without it, Student's t on the (clustered) standard error with
-    units - 1 degrees of freedom, which assumes that means of samples are near normal; a hundred docs of a skewed
-    score are not, so each bound is also no narrower than Gaffke's between the observed extremes. That takes care of
-    skewness, but not of bad scores too rare to be seen; nothing could (Bahadur and Savage 1956, Ann. Math. Statist.
-    27, 1115-1122). With fewer than two units, or none that differ, nothing is known (infinite bounds).
+    The bounds are Gaffke's (2005), see `gaffke_bounds`: they hold for skewed and for nearly constant scores too, and
+    are Clopper and Pearson's for 0/1 ones. Without a support there are none for all distributions: bad scores too
+    rare to be seen may be as bad as they like (Bahadur and Savage 1956, Ann. Math. Statist. 27, 1115-1122). What is
+    assumed then is `assumed_support`. With fewer than two units, or none that differ, nothing is known (infinite
+    bounds).
     """
-    from scipy.special import stdtrit
-
     error = error_of(confidence)
     totals = Totals.of(values, clusters)
     if support is not None:
         return gaffke_bounds(totals, error, *support)
-    if totals.units < 2 or isclose(*totals.extremes, rel_tol=_SAME, abs_tol=_SAME):
+    if totals.units < 2 or isclose(*totals.extremes, rel_tol=SAME, abs_tol=SAME):
         return Interval(-inf, inf)
-    half = float(stdtrit(totals.units - 1, 1 - error)) * totals.stderr
-    student = Interval(totals.mean - half, totals.mean + half)
-    return student.joined(gaffke_bounds(totals, error, *totals.extremes))
+    return gaffke_bounds(totals, error, *assumed_support(values))
+
+
+def assumed_support(values: Sequence[float]) -> tuple[float, float]:
+    """Where scores of unknown range are taken to lie: no further beyond the least and greatest than these are apart."""
+    least, most = min(values), max(values)
+    return least - (most - least), most + (most - least)
 
 
 def gaffke_bounds(totals: Totals, error: float, low: float, high: float) -> Interval:
@@ -126,7 +127,7 @@ def gaffke_bounds(totals: Totals, error: float, low: float, high: float) -> Inte
     if totals.units == 0:
         return Interval(low, high)
     least, most = totals.extremes
-    slack = _SAME * max(abs(low), abs(high), 1.0)
+    slack = SAME * max(abs(low), abs(high), 1.0)
     if least < low - slack or most > high + slack:
         raise ValueError(f"scores must lie in [{low:g}, {high:g}], got a mean of {least:g} to {most:g}")
     return Interval(

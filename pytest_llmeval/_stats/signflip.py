@@ -9,9 +9,8 @@ test exact (Hemerik and Goeman 2018, TEST 27, 811-825).
 
 Differences between two checkpoints are rarely symmetric: most docs do not change, and a few lose much. Flips alone
 then pass a drop that lies on the margin in 9 % of comparisons (1,221 docs, 2 % lost) instead of 5. So no claim is
-stronger than by Gaffke's bound between the observed extremes, which takes account of skewness (see `means`); and
-where the range of the scores is known, his bound for that range replaces both: it alone accounts for losses too
-rare to be seen.
+stronger than by Gaffke's bound for the range that differences can have (see `means`), which accounts for losses too
+rare to be seen; where that range is known, his bound replaces the flips.
 """
 
 from __future__ import annotations
@@ -19,12 +18,14 @@ from __future__ import annotations
 from collections.abc import Hashable
 from collections.abc import Sequence
 from math import inf
+from math import isclose
 from typing import TYPE_CHECKING
 from typing import Literal
 
 from pytest_llmeval._stats.gaffke import tail
 from pytest_llmeval._stats.interval import Interval
 from pytest_llmeval._stats.interval import error_of
+from pytest_llmeval._stats.means import SAME
 from pytest_llmeval._stats.means import Totals
 from pytest_llmeval._stats.means import gaffke_bounds
 
@@ -52,9 +53,10 @@ def paired_mean_bounds(
 ) -> Interval:
     """Bounds on the true mean of ``now - before`` over docs; whole clusters flip together.
 
-    See this module's text for what is assumed. Infinite where there are too few units for the confidence (fewer
-    than five for .95). `support`: the least and greatest score that a doc can have, where known; the error is then
-    kept whatever the distribution, at some cost in power where docs are few.
+    `support`: the least and greatest score that a doc can have, where known; the error is then kept whatever the
+    distribution. Without it no doc is taken to change by more than the scores of all docs, before and now, are
+    apart. Infinite where these are all the same on one side, and where there are too few units for the confidence
+    (fewer than five for .95).
     """
     error = error_of(confidence)
     totals = _differences(before, now, clusters)
@@ -67,7 +69,8 @@ def paired_mean_bounds(
     if rank < 1:
         return Interval(-inf, inf)
     flips = Interval(min(float(means[rank - 1]), totals.mean), max(float(means[-rank]), totals.mean))
-    return flips.joined(gaffke_bounds(totals, error, *totals.extremes))
+    width = assumed_change(before, now)
+    return flips.joined(gaffke_bounds(totals, error, -width, width)) if width else Interval(-inf, inf)
 
 
 def difference_p(
@@ -91,7 +94,8 @@ def difference_p(
         return 1.0
     if support is not None:
         return tail(totals.sums, totals.sizes, support[0] - support[1], -margin)
-    return max(flip_p(totals, -margin, seed), tail(totals.sums, totals.sizes, totals.extremes[0], -margin))
+    width = assumed_change(before, now)
+    return max(flip_p(totals, -margin, seed), tail(totals.sums, totals.sizes, -width, -margin)) if width else 1.0
 
 
 def flip_p(totals: Totals, mean: float, seed: int = 0) -> float:
@@ -108,6 +112,17 @@ def _differences(before: Sequence[float], now: Sequence[float], clusters: Sequen
     if len(before) != len(now):
         raise ValueError(f"{len(before)} scores before and {len(now)} now do not pair")
     return Totals.of(np.asarray(now, dtype=np.float64) - np.asarray(before, dtype=np.float64), clusters)
+
+
+def assumed_change(before: Sequence[float], now: Sequence[float]) -> float:
+    """The most that a doc of unknown range is taken to change: as far as docs are apart, before and now.
+
+    0, which means nothing is known, where those of one side are all the same.
+    """
+    sides = [(min(side), max(side)) for side in (before, now)]
+    if any(isclose(*side, rel_tol=SAME, abs_tol=SAME) for side in sides):
+        return 0.0
+    return max(most for _, most in sides) - min(least for least, _ in sides)
 
 
 def _subset_means(totals: Totals, seed: int) -> Floats:

@@ -75,6 +75,9 @@ TASK_KEYS = frozenset(
     }
 )
 
+#: What `metadata` says to us, and not only to its reader.
+_OWN_METADATA = ("gates", "cluster", "ranges")
+
 #: Keys of the format that mean something this package does not do.
 _UNSUPPORTED: Mapping[str, str] = {
     "class": "tasks written as Python classes are not supported; write the task as YAML with !function fields",
@@ -240,17 +243,27 @@ def read_metadata(entries: Mapping[str, Value], home: Path) -> tuple[dict[str, A
     written = typed.table(value, "metadata").entries
     for key, entry in written.items():
         # A gate under a misspelt key would never fail, docs of a misspelt cluster would count as independent.
-        meant = get_close_matches(key.lower(), ["gates", "cluster"], 1, cutoff=0.8)
-        if meant and key not in ("gates", "cluster"):
+        meant = get_close_matches(key.lower(), _OWN_METADATA, 1, cutoff=0.8)
+        if meant and key not in _OWN_METADATA:
             raise typed.wrong(entry, f"metadata.{key}", f"is no key of ours; did you mean {meant[0]!r}?")
     metadata = {key: data(entry) for key, entry in written.items() if key != "gates"}
     if not isinstance(metadata.get("cluster"), str | None):
         raise typed.wrong(written["cluster"], "metadata.cluster", "must name the column that docs of a cluster share")
+    if "ranges" in written:
+        _check_ranges(written["ranges"])
     version, gates = written.get("version"), typed.given(written, "gates")
     if isinstance(version, Scalar) and version.kind == "float" and str(metadata["version"]) != version.text:
         # 3.10 is not 3.1.
         metadata["version"] = version.text
     return metadata, () if gates is None else _gates(gates, home)
+
+
+def _check_ranges(value: Value) -> None:
+    for metric, entry in typed.table(value, "metadata.ranges").entries.items():
+        key = f"metadata.ranges.{metric}"
+        ends = [typed.number(end, key) for end in entry.values] if isinstance(entry, Items) else []
+        if len(ends) != 2 or ends[0] >= ends[1]:
+            raise typed.expects(entry, key, "the least and the greatest score of a doc, e.g. [0, 1]")
 
 
 def _gates(value: Value, home: Path) -> Gates:

@@ -78,18 +78,14 @@ class Shift:
     def bounds(self, confidence: float) -> Interval:
         before, now = self.before, self.now
         return _stats.paired_mean_bounds(
-            before.values, now.values, confidence, clusters=now.clusters, support=self._support
+            before.values, now.values, confidence, clusters=now.clusters, support=_support(before, now)
         )
 
     def below_p(self, limit: float) -> float:
         before, now = self.before, self.now
         return _stats.difference_p(
-            before.values, now.values, -limit, side="beyond", clusters=now.clusters, support=self._support
+            before.values, now.values, -limit, side="beyond", clusters=now.clusters, support=_support(before, now)
         )
-
-    @property
-    def _support(self) -> tuple[float, float] | None:
-        return self.now.support if self.now.support == self.before.support else None
 
 
 def mean_of_many(sample: Sample) -> Bounded:
@@ -127,13 +123,23 @@ def difference_of_data_set(before: Sample, now: Sample, total: int, *, random: b
     """The difference over all `total` docs of the data set."""
     differences = [new - old for old, new in zip(before.values, now.values, strict=True)]
     if not random:
-        width = None if now.support is None else now.support[1] - now.support[0]
+        support = _support(before, now)
+        width = None if support is None else support[1] - support[0]
         return Bounded(lambda confidence: _certain(differences, total, None if width is None else (-width, width)))
     if before.binary and now.binary:
         flips = flips_of(before, now)
         return Bounded(lambda confidence: _finite_flips(flips, total, confidence))
     many = Shift(before, now)
     return Bounded(lambda confidence: _shrunk(many.bounds(confidence), differences, total))
+
+
+def _support(before: Sample, now: Sample) -> tuple[float, float] | None:
+    """Between which numbers the values of both lie, where known. Of a group that averages its tasks these are not
+    the same: they depend on the means of its tasks.
+    """
+    if before.support is None or now.support is None:
+        return None
+    return min(before.support[0], now.support[0]), max(before.support[1], now.support[1])
 
 
 def flips_of(before: Sample, now: Sample) -> Flips:

@@ -292,11 +292,12 @@ def _with_difference(verdict: Verdict, gate: Gate, change: Change, compared: Com
     elif verdict.against is not None:
         facts.append(p_text(verdict.against))
         numbers["p"] = verdict.against
+    assumed = None if truth is None else _assumed(compared)
     visible = _visible(gate, change, compared)
     if visible is not None and math.isfinite(visible):
         numbers["detectable_drop"] = visible
     verdict = Verdict(verdict.outcome, verdict.sentence, {**verdict.numbers, **numbers}, verdict.against)
-    return verdict.adding(", ".join(facts), _visible_text(compared, visible))
+    return verdict.adding(", ".join(facts), assumed, _visible_text(compared, visible))
 
 
 def _word(compared: Compared, difference: float) -> str:
@@ -304,6 +305,16 @@ def _word(compared: Compared, difference: float) -> str:
     if compared.worse_is_up:
         return "fall" if difference < 0 else "rise"
     return "gain" if difference > 0 else "drop"
+
+
+def _assumed(compared: Compared) -> str | None:
+    """What the interval rests on where the range of scores is not known."""
+    before, now = compared.before, compared.now
+    if before is None or now is None or (before.support is not None and now.support is not None):
+        return None
+    most = _stats.assumed_change(before.values, now.values)
+    size = f"a factor of {math.exp(min(most, 700)):.3g}" if now.log else f"{most:.3g}"
+    return f"taking docs to change by at most {size}" if most else None
 
 
 def _visible(gate: Gate, change: Change, compared: Compared) -> float | None:

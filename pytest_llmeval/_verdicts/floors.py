@@ -55,7 +55,7 @@ def judge_floor(gate: Gate, confidence: float, value: MetricValue, evidence: Evi
         numbers["p"] = against
     seen = _visible(gate, confidence, sample)
     verdict = Verdict(outcome, observed.sentence, numbers, against)
-    return verdict.adding(f"it lies in {interval_text(shown)}", seen, evidence.first_ones)
+    return verdict.adding(f"it lies in {interval_text(shown)}", _assumed(sample, shown), seen, evidence.first_ones)
 
 
 def _sample(columns: list[Column], evidence: Evidence, value: MetricValue) -> Sample | None:
@@ -111,6 +111,14 @@ def _on_scale(interval: Interval, sample: Sample) -> Interval:
 
 def _exp(exponent: float) -> float:
     return math.exp(exponent) if exponent < 700 else math.inf
+
+
+def _assumed(sample: Sample, shown: Interval) -> str | None:
+    """What the bounds rest on where the range of scores is not known."""
+    if sample.support is not None or math.isinf(shown.low):
+        return None
+    docs = _on_scale(Interval(*_stats.assumed_support(sample.values)), sample)
+    return f"taking docs to lie in [{docs.low:.3g}, {docs.high:.3g}]"
 
 
 def _visible(gate: Gate, confidence: float, sample: Sample) -> str | None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from pytest_llmeval._aggregate import metric_of
-from pytest_llmeval._metrics import DocMean
 from pytest_llmeval._metrics import Item
 from pytest_llmeval._metrics import Metric
 from pytest_llmeval._metrics import doc_mean
@@ -24,11 +23,15 @@ from pytest_llmeval._task import Task
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What one task keeps of its docs for a metric; `clusters` are the docs' own, where the task tells them."""
+    """What one task keeps of its docs for a metric; `clusters` are the docs' own, where the task tells them.
+
+    `support`: the least and greatest score that a doc can have, where known.
+    """
 
     metric: Metric
     items: Sequence[Item]
     clusters: Sequence[str] | None = None
+    support: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +60,19 @@ def columns_of(parts: Iterable[tuple[Task, Sequence[DocResult]]], metric: str, f
             # The same passage number in two tasks is not the same passage.
             clusters = [f"{task.name}/{result.key.cluster if result.key else result.doc}" for result in having]
         items = [result.scores[filter_name][metric] for result in having]
-        found.append(Column(metric_of(task, metric), items, clusters))
+        rules = metric_of(task, metric)
+        found.append(Column(rules, items, clusters, support_of(task, rules)))
     return found
+
+
+def support_of(task: Task, metric: Metric) -> tuple[float, float] | None:
+    """Between which numbers a metric's doc scores lie: by the metric itself, or as the task says."""
+    mean = doc_mean(metric)
+    if mean is None or mean.log:
+        return None
+    if metric.kind == "right" or metric.code is not None:
+        return 0.0, 1.0
+    return mean.support or (task.ranges.get(metric.name) if mean.plain else None)
 
 
 def sample_of(columns: Sequence[Column], *, by_size: bool) -> Sample | None:
@@ -78,10 +92,17 @@ def sample_of(columns: Sequence[Column], *, by_size: bool) -> Sample | None:
     clusters = None
     if any(column.clusters for column in columns):
         clusters = [name for place, column in enumerate(columns) for name in _clusters(place, column)]
+    binary = all(value in (0.0, 1.0) for column in values for value in column)
+    supports = [ends for column in columns if (ends := (0.0, 1.0) if binary else column.support)]
     flat = by_size or len({len(column) for column in values}) == 1
-    together = [value for column in (values if flat else _linearised(values)) for value in column]
-    binary = flat and all(value in (0.0, 1.0) for value in together)
-    return Sample(together, clusters, known[0].log, binary, _support(known, binary=binary) if flat else None)
+    together = [value for column in (values if flat else _linearised(values, values)) for value in column]
+    support = None
+    if len(supports) == len(columns):
+        counted = supports if flat else _linearised(values, supports)
+        # A baseline may be older than what the task says of its range.
+        known_values = [*together, *(end for ends in counted for end in ends)]
+        support = min(known_values), max(known_values)
+    return Sample(together, clusters, known[0].log, flat and binary, support)
 
 
 def exact_value(columns: Sequence[Column], *, by_size: bool) -> Fraction | None:
@@ -108,20 +129,14 @@ def _clusters(place: int, column: Column) -> Sequence[str]:
     return column.clusters or [f"{place}:{doc}" for doc in range(len(column.items))]
 
 
-def _linearised(values: Sequence[Sequence[float]]) -> list[list[float]]:
+def _linearised(values: Sequence[Sequence[float]], scores: Sequence[Sequence[float]]) -> list[list[float]]:
+    """What scores of each task count as, where `values` are those that its docs have."""
     means = [sum(column) / len(column) for column in values]
     docs, whole = sum(map(len, values)), sum(means) / len(means)
     return [
-        [whole + (value - mean) * docs / (len(values) * len(column)) for value in column]
-        for column, mean in zip(values, means, strict=True)
+        [whole + (score - mean) * docs / (len(values) * len(column)) for score in given]
+        for column, mean, given in zip(values, means, scores, strict=True)
     ]
-
-
-def _support(means: Sequence[DocMean], *, binary: bool) -> tuple[float, float] | None:
-    if binary:
-        return 0.0, 1.0
-    supports = {mean.support for mean in means}
-    return supports.pop() if len(supports) == 1 else None
 
 
 def _is_whole_mean(column: Column) -> bool:

@@ -18,10 +18,10 @@ from pytest_llmeval._aggregate import metric_of
 from pytest_llmeval._gates import Change
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._metrics import DocMean
-from pytest_llmeval._metrics import Metric
 from pytest_llmeval._metrics import doc_mean
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._task import Task
+from pytest_llmeval._verdicts.samples import support_of
 from pytest_llmeval._verdicts.samples import weighs_by_size
 from pytest_llmeval._verdicts.verdict import Evidence
 
@@ -96,6 +96,9 @@ def numbers_of_docs(
         if place not in now:
             return None
         old = before.get(place, 0.0) if question.share else 0.0
+        if question.share and not scores.low <= old <= scores.high:
+            # Recorded before the task said so.
+            return None
         numbers.append(question.sign * scores.weights[place[0]] * (now[place] - question.share * old))
     return numbers
 
@@ -106,15 +109,8 @@ def _bounded_mean(task: Task, name: str) -> DocMean | None:
         metric = metric_of(task, name)
     except ValueError:
         return None
-    mean = doc_mean(metric)
-    if mean is None or mean.log:
-        return None
-    support = mean.support or ((0.0, 1.0) if _is_share(metric) else None)
-    return support and DocMean(mean.values, support=support, plain=mean.plain)
-
-
-def _is_share(metric: Metric) -> bool:
-    return metric.kind == "right" or metric.code is not None
+    mean, support = doc_mean(metric), support_of(task, metric)
+    return mean and support and DocMean(mean.values, support=support, plain=mean.plain)
 
 
 def _weights(tasks: Sequence[Task], order: Sequence[Place], by_size: bool) -> dict[str, float]:

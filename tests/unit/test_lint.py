@@ -333,3 +333,11 @@ def test_b32_samples_that_are_never_there(tmp_path: Path, changes: dict[str, str
 )
 def test_what_only_generations_have(tmp_path: Path, changes: dict[str, str], expected: list[str]) -> None:
     assert lines(tmp_path, {**CHOICE, **changes}) == expected
+
+
+def test_a_range_of_what_is_no_metric(tmp_path: Path) -> None:
+    ranges = {"metadata": "{ranges: {acc_norm: [0, 1], acuracy: [0, 1]}}"}
+    assert lines(tmp_path, {**CHOICE, **ranges}) == [
+        "error t.yaml:8: metadata.ranges.acuracy: the task has no metric 'acuracy' that is the mean of its docs' "
+        "scores (there are: acc, acc_norm)"
+    ]

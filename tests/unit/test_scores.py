@@ -294,6 +294,18 @@ def test_process_results_that_fails_is_the_docs_error(function: Any, reason: str
         raise ValueError(result.error)
 
 
+def test_a_score_outside_of_the_range_that_the_task_names() -> None:
+    def scored(value: float) -> DocResult:
+        own = task(
+            "generate_until", process_results=lambda doc, results: {"f1": value}, metadata={"ranges": {"f1": [0, 1]}}
+        )
+        return score_doc(own, 3, doc(), [["a"]])
+
+    assert items(scored(1)) == {"f1": 1}
+    assert scored(1.5).error == "task t, doc 3: metric f1: 1.5 is outside of metadata.ranges, [0, 1]"
+    assert scored(-0.1).error == "task t, doc 3: metric f1: -0.1 is outside of metadata.ranges, [0, 1]"
+
+
 @pytest.mark.parametrize("steps", [(FilterStep("regex"),), (FilterStep("regex"), FilterStep("take_first"))])
 def test_a_text_filter_leaves_nothing_of_a_loglikelihood(steps: tuple[FilterStep, ...]) -> None:
     odd = task("multiple_choice", filters=(FilterSpec("odd", steps),))
@@ -307,17 +319,14 @@ def test_a_text_filter_leaves_nothing_of_a_loglikelihood(steps: tuple[FilterStep
         ("loglikelihood", None, r"the model answered None, expected \(logprob, is_greedy\)"),
         ("loglikelihood", (-1.0,), r"the model answered \(-1\.0,\), expected"),
         ("loglikelihood_rolling", "many", "the model answered 'many', expected a logprob"),
+        ("generate_until", None, "the model answered None, expected a text"),
+        ("generate_until", ["a"], r"the model answered \['a'\], expected a text"),
     ],
 )
 def test_a_model_that_answers_something_else(output_type: OutputType, response: Any, expected: str) -> None:
     result = score_doc(task(output_type), 0, doc(references=("x",)), [[response]])
     with pytest.raises(ValueError, match=expected):
         raise ValueError(result.error)
-
-
-def test_nothing_is_no_answer() -> None:
-    result = score_doc(task("generate_until"), 0, doc(references=("None",)), [[None]])
-    assert items(result) == {"exact_match": 0.0}
 
 
 def test_process_results_of_choices_needs_no_gold() -> None:

@@ -19,7 +19,9 @@ from pytest_llmeval._stats.signflip import flip_p
 
 
 #: Heights of cross- and self-fertilized maize, eighths of an inch, 15 pairs: Darwin's, in Fisher (1935), section 17.
-DARWIN = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]
+CROSSED = [188, 96, 168, 176, 153, 172, 177, 163, 146, 173, 186, 168, 177, 184, 96]
+SELFED = [139, 163, 160, 160, 147, 149, 149, 122, 132, 144, 130, 144, 102, 124, 144]
+DARWIN = [crossed - selfed for crossed, selfed in zip(CROSSED, SELFED, strict=True)]
 
 SCORES = st.lists(st.integers(0, 16).map(lambda sixteenths: sixteenths / 16), min_size=2, max_size=30)
 
@@ -45,17 +47,16 @@ def test_clusters_of_one_doc_are_none(scores: list[float]) -> None:
     assert twice == pytest.approx(usual, abs=1e-12)
 
 
-def test_students_bounds_from_a_table() -> None:
-    """Mean 3, standard error sqrt(2.5 / 5), t of 4 degrees of freedom at .95: 2.1318."""
-    half = 2.131847 * 0.5**0.5
-    assert pair(stats.mean_bounds([1, 2, 3, 4, 5], 0.95)) == pytest.approx((3 - half, 3 + half), abs=1e-5)
+def test_the_range_that_scores_are_taken_to_have() -> None:
+    """As far beyond the least and greatest as these are apart, whether docs come in clusters or not."""
+    scores = [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert stats.mean_bounds(scores, 0.95) == stats.mean_bounds(scores, 0.95, support=(-3, 9))
     clustered = stats.mean_bounds([1, 1, 2, 2, 3, 3, 4, 4, 5, 5], 0.95, clusters="aabbccddee")
-    assert pair(clustered) == pytest.approx((3 - half, 3 + half), abs=1e-5)
-    # Skewed scores widen the side that they come from.
-    skewed = stats.mean_bounds([0.0] * 18 + [1.0] * 2, 0.95)
-    stderr = (0.09 * 20 / 19 / 20) ** 0.5
-    assert skewed.low == pytest.approx(stats.exact_bounds(2, 20, 0.95).low, abs=0.1)
-    assert skewed.high > 0.1 + 1.729133 * stderr + 0.02
+    assert pair(clustered) == pytest.approx(pair(stats.mean_bounds(scores, 0.95)))
+    # Of many scores that are near normal it matters little: three hundredths of their range against a half width.
+    many = np.random.default_rng(0).normal(size=1_000)
+    half = 1.6464 * many.std(ddof=1) / 1_000**0.5
+    assert stats.mean_bounds(many.tolist(), 0.95).low == pytest.approx(many.mean() - half, abs=0.6 * half)
 
 
 def test_a_mean_without_spread_or_without_docs() -> None:
@@ -129,9 +130,9 @@ def test_sign_flips_of_darwins_maize() -> None:
     """Fisher (1935, section 21): of the 32,768 ways to sign the differences, 863 sum to 314 or more."""
     assert flip_p(Totals.of(DARWIN), 0.0) == pytest.approx(863 / 32_768)
     # As a test of a drop no stronger than that, in either direction.
-    within = stats.difference_p([0] * 15, DARWIN, 0.0, side="within")
-    assert within == stats.difference_p(DARWIN, [0] * 15, 0.0, side="beyond")
-    assert 863 / 32_768 <= within < 0.1
+    within = stats.difference_p(SELFED, CROSSED, 0.0, side="within")
+    assert within == stats.difference_p(CROSSED, SELFED, 0.0, side="beyond")
+    assert 863 / 32_768 <= within < 0.15
 
 
 def test_sign_flips_rank_the_means_of_subsets() -> None:
@@ -148,19 +149,43 @@ def test_too_few_differences_for_a_confidence() -> None:
     assert stats.paired_mean_bounds([], [], 0.95) == unknown
     assert stats.difference_p([], [], 0.1, side="within") == 1
     assert stats.paired_mean_bounds([0] * 4, [1, 2, 3, 4], 0.95) == unknown
-    assert stats.paired_mean_bounds([0] * 5, [1, 2, 3, 4, 5], 0.95).low == pytest.approx(1, abs=0.5)
-    assert stats.paired_mean_bounds([0] * 5, [1, 2, 3, 4, 5], 0.95, clusters="aabbb") == unknown
+    found = stats.paired_mean_bounds([1, 2, 3, 4, 5], [2, 4, 6, 8, 10], 0.95)
+    bounded = stats.paired_mean_bounds([1, 2, 3, 4, 5], [2, 4, 6, 8, 10], 0.95, support=(1, 10))
+    assert pair(found) == pytest.approx(pair(bounded))
+    assert stats.paired_mean_bounds([1, 2, 3, 4, 5], [2, 4, 6, 8, 10], 0.95, clusters="aabbb") == unknown
+
+
+def test_scores_that_are_all_the_same_say_nothing_of_what_a_doc_can_lose() -> None:
+    unknown = Interval(-inf, inf)
+    same, others = [0.7] * 9, [0.1, 0.9, *[0.7] * 7]
+    assert stats.paired_mean_bounds(same, others, 0.9) == unknown
+    assert stats.paired_mean_bounds(others, same, 0.9) == unknown
+    assert stats.difference_p(same, others, 0.5, side="within") == 1
+    assert stats.difference_p(others, same, 0.5, side="beyond") == 1
+    known = stats.paired_mean_bounds(same, others, 0.9, support=(0, 1))
+    assert known.low == pytest.approx(stats.paired_mean_bounds(others, same, 0.9, support=(0, 1)).high * -1)
+
+
+def test_no_doc_is_taken_to_change_by_more_than_docs_differ() -> None:
+    before = [0.1, 0.5, 0.5, 0.6, 0.7, 0.4]
+    now = [0.2, 0.4, 0.5, 0.9, 0.7, 0.5]
+    found = stats.paired_mean_bounds(before, now, 0.9)
+    bounded = stats.paired_mean_bounds(before, now, 0.9, support=(0.1, 0.9))
+    assert found.low <= bounded.low
+    assert found.high >= bounded.high
+    assert pair(found) == pytest.approx(pair(bounded), abs=0.02)
 
 
 def test_losses_of_a_few_docs_are_not_taken_for_noise() -> None:
     """If 2 % of 1,221 docs lose all, at most 17 do in 7.3 % of runs; flips alone call that rarer than 5 %."""
-    changes = [-1.0] * 17 + [0.0] * 1_204
+    before = [1.0] * 17 + [0.0, 1.0] * 602
+    now = [0.0] * 17 + [0.0, 1.0] * 602
+    changes = [new - old for old, new in zip(before, now, strict=True)]
     chance = sum(comb(1_221, k) * 0.02**k * 0.98 ** (1_221 - k) for k in range(18))
     assert chance == pytest.approx(0.0729, abs=5e-5)
     assert flip_p(Totals.of(changes), -0.02) < 0.05
-    zeros = [0.0] * 1_221
-    assert stats.difference_p(zeros, changes, 0.02, side="within") == pytest.approx(chance, rel=0.02)
-    assert stats.difference_p(zeros, changes, 0.02, side="within", support=(0, 1)) == pytest.approx(chance, rel=0.02)
+    assert stats.difference_p(before, now, 0.02, side="within") == pytest.approx(chance, rel=0.02)
+    assert stats.difference_p(before, now, 0.02, side="within", support=(0, 1)) == pytest.approx(chance, rel=0.02)
 
 
 @pytest.mark.parametrize("n", [4, 15, 16, 60])
@@ -178,26 +203,30 @@ def test_bounds_and_p_values_of_differences_agree(n: int, support: tuple[float, 
             assert (beyond <= 1 - confidence + 1e-9) == shown
 
 
-def test_a_run_that_changed_nothing_has_no_drop() -> None:
-    scores = np.random.default_rng(0).random(200).tolist()
-    assert stats.paired_mean_bounds(scores, scores, 0.95) == Interval(0, 0)
-    assert stats.difference_p(scores, scores, 0.01, side="within") < 0.001
-    assert stats.difference_p(scores, scores, 0.01, side="beyond") == 1
-    # With a support unseen losses stay thinkable: those of a hundred docs without one.
-    bounded = stats.paired_mean_bounds(scores, scores, 0.95, support=(0, 1))
-    assert bounded.low == pytest.approx(stats.paired_bounds(0, 0, 200, 0.95).low, rel=0.02)
+def test_where_nothing_changed_unseen_losses_stay_thinkable() -> None:
+    """Those of two hundred docs without one."""
+    scores = [0.0, *np.random.default_rng(0).random(198).tolist(), 1.0]
+    unseen = stats.paired_bounds(0, 0, 200, 0.95).low
+    for support in (None, (0, 1)):
+        found = stats.paired_mean_bounds(scores, scores, 0.95, support=support)
+        assert found.low == -found.high == pytest.approx(unseen, rel=0.02)
+        assert stats.difference_p(scores, scores, 0.01, side="within", support=support) == pytest.approx(
+            0.99**200, rel=0.05
+        )
+        assert stats.difference_p(scores, scores, 0.01, side="beyond", support=support) == 1
 
 
 @given(st.lists(st.integers(-8, 8), min_size=5, max_size=25), st.integers(0, 3))
 @settings(max_examples=40, deadline=None)
 def test_laws_of_sign_flips(eighths: list[int], seed: int) -> None:
     changes = [change / 8 for change in eighths]
-    zeros = [0.0] * len(changes)
-    found = stats.paired_mean_bounds(zeros, changes, 0.9, seed=seed)
+    before = [place / 4 for place in range(len(changes))]
+    now = [old + change for old, change in zip(before, changes, strict=True)]
+    found = stats.paired_mean_bounds(before, now, 0.9, seed=seed)
     assert found.low <= np.mean(changes) <= found.high
-    assert stats.paired_mean_bounds(changes, zeros, 0.9, seed=seed) == Interval(-found.high, -found.low)
-    higher = stats.paired_mean_bounds(zeros, [change + 1 for change in changes], 0.9, seed=seed)
-    assert pair(higher) == pytest.approx((found.low + 1, found.high + 1))
+    assert stats.paired_mean_bounds(now, before, 0.9, seed=seed) == Interval(-found.high, -found.low)
+    lowered = [Totals.of([change - shift for change in changes]) for shift in (0, 1)]
+    assert flip_p(lowered[0], 0.25, seed) == flip_p(lowered[1], -0.75, seed)
 
 
 def test_the_error_of_sign_flips_is_kept() -> None:

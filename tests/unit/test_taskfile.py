@@ -531,6 +531,19 @@ KNOWN = (
         (CHOICE.replace("[a, b]", "[a, '']"), "t.yaml:6: doc_to_choice: entry 2 is an empty text"),
         (CHOICE.replace("[a, b]", "[a, ~]"), "t.yaml:6: doc_to_choice[1]: expects a text, got nothing"),
         (CHOICE.replace("label", "-1"), "t.yaml:7: doc_to_target: expects a whole number, 0 or more, got -1"),
+        (
+            f"{GENERATE}metadata: {{ranges: {{f1: 1}}}}\n",
+            "t.yaml:6: metadata.ranges.f1: expects the least and the greatest score of a doc, e.g. [0, 1], got 1",
+        ),
+        (
+            f"{GENERATE}metadata: {{ranges: {{f1: [1, 0]}}}}\n",
+            "t.yaml:6: metadata.ranges.f1: expects the least and the greatest score of a doc, e.g. [0, 1], got ",
+        ),
+        (f"{GENERATE}metadata: {{ranges: [0, 1]}}\n", "t.yaml:6: metadata.ranges: expects a mapping, got "),
+        (
+            f"{GENERATE}metadata: {{range: {{f1: [0, 1]}}}}\n",
+            "t.yaml:6: metadata.range: is no key of ours; did you mean 'ranges'?",
+        ),
     ],
 )
 def test_what_bad_input_prints(tmp_path: Path, text: str, message: str) -> None:
