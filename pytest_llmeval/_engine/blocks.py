@@ -22,22 +22,27 @@ class Block:
     keys: tuple[tuple[int, int], ...]
 
 
-def blocks(step: Pass, size: int) -> list[Block]:
-    """The new tokens in order, in blocks of size / 2 to `size` that begin where most of the path can be left."""
-    return [
-        Block(start, end, tuple(_runs(step.held, _ancestors(step.ends, start), start, end)))
-        for start, end in _cuts(step.depths, size)
-    ]
+def blocks(step: Pass, size: int, *, behind_trunk: bool = False) -> list[Block]:
+    """The new tokens in order, in blocks of size / 2 to `size` that begin where most of the path can be left.
+
+    `behind_trunk`: only those behind the trunk, and of their keys those that not all of them see.
+    """
+    first, known = (step.trunk, step.held + step.trunk) if behind_trunk else (0, 0)
+    found = []
+    for start, end in _cuts(step.depths, size, first):
+        runs = _runs(step.held, _ancestors(step.ends, start), start, end)
+        found.append(Block(start, end, tuple((max(known, a), b) for a, b in runs if b > known)))
+    return found
 
 
-def _cuts(depths: Sequence[int], size: int) -> Iterator[tuple[int, int]]:
-    start = 0
+def _cuts(depths: Sequence[int], size: int, start: int) -> Iterator[tuple[int, int]]:
     while len(depths) - start > size:
         # The last of the shallowest.
         end = min(range(start + size, start + max(1, size // 2) - 1, -1), key=lambda place: depths[place])
         yield start, end
         start = end
-    yield start, len(depths)
+    if start < len(depths):
+        yield start, len(depths)
 
 
 def _ancestors(ends: Sequence[int], place: int) -> list[int]:

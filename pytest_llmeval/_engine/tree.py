@@ -57,6 +57,12 @@ class Pass:
     chain: int
     asked: tuple[Asked, ...]
 
+    @property
+    def trunk(self) -> int:
+        """So many of the first new tokens are a path that all new tokens behind them see."""
+        n = len(self.ids)
+        return next((i for i, end in enumerate(self.ends) if end < n), n)
+
 
 class _Part(NamedTuple):
     """Sequences first to last - 1, whose first `shared` tokens are equal, without the first `held` of them."""

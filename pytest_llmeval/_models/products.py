@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+
+from pytest_llmeval._models.calls import CallMode
 
 
-class OneDNNLinear(TorchFunctionMode):
+class OneDNNLinear(CallMode):
     """While it is entered, linear layers in float32 on a processor are computed by oneDNN.
 
     torch's own product took half again as long on 8 tokens and a seventh more on 512 (AMD EPYC, two cores). For texts,
@@ -24,17 +25,11 @@ class OneDNNLinear(TorchFunctionMode):
         super().__init__()
         self._is_there = torch._C._has_mkldnn and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        if func is torch.nn.functional.linear and self._is_there and not kwargs and _is_plain(*args[:2]):
+    def call(self, func: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        if func is torch.nn.functional.linear and self._is_there and not keywords and _is_plain(*args[:2]):
             bias = args[2] if len(args) > 2 else None
             return torch.ops.mkldnn._linear_pointwise(args[0], args[1], bias, "none", [], "")
-        return func(*args, **(kwargs or {}))
+        return super().call(func, args, keywords)
 
 
 def _is_plain(tokens: torch.Tensor, weight: torch.Tensor) -> bool:

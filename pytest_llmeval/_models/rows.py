@@ -22,6 +22,7 @@ import torch
 import transformers
 
 from pytest_llmeval._engine.requests import TokenIds
+from pytest_llmeval._models.attention import flash
 from pytest_llmeval._models.products import OneDNNLinear
 from pytest_llmeval._models.scoring import only_at
 
@@ -179,17 +180,10 @@ class _RowAttention(OneDNNLinear):
         self._cache = cache
         self._mask = mask
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        keywords = kwargs or {}
+    def call(self, func: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         if func is torch.nn.functional.scaled_dot_product_attention and self._is_ours(keywords.get("attn_mask")):
             return self._attend(args[0], keywords.get("scale"))
-        return super().__torch_function__(func, types, args, keywords)
+        return super().call(func, args, keywords)
 
     def _is_ours(self, mask: torch.Tensor | None) -> bool:
         """Whether this is attention under our mask, which some models hand on as a view of it."""
@@ -240,7 +234,7 @@ def _attend_beside(
     folded = new.reshape(heads, each, rows, group.width, size).permute(2, 0, 1, 3, 4).reshape(rows, heads, -1, size)
     seen = keys[group.slots, :, : group.keys], values[group.slots, :, : group.keys]
     mask = None if group.mask is None else group.mask.repeat(1, 1, each, 1)
-    found, total = _flash(folded, *seen, 0.0, False, attn_mask=mask, scale=scale)
+    found, total = flash(folded, *seen, 0.0, False, attn_mask=mask, scale=scale)
     found = found.reshape(rows, heads, each, group.width, -1).permute(1, 2, 0, 3, 4).flatten(2, 3)
     total = total.reshape(rows, heads, each, group.width).permute(1, 2, 0, 3).flatten(2, 3)
     return (found, total) if group.gather is None else (found[:, :, group.gather], total[:, :, group.gather])
@@ -254,17 +248,9 @@ def _attend_part(
     seen = keys[part.slot, :, part.places], values[part.slot, :, part.places]
     if part.causal:
         wide = (tensor[:, None].expand(heads, each, *tensor.shape[1:]) for tensor in seen)
-        return _flash(new, *wide, 0.0, True, scale=scale)
-    found, total = _flash(new.reshape(1, heads, each * n, size), *(t[None] for t in seen), 0.0, False, scale=scale)
+        return flash(new, *wide, 0.0, True, scale=scale)
+    found, total = flash(new.reshape(1, heads, each * n, size), *(t[None] for t in seen), 0.0, False, scale=scale)
     return found.reshape(heads, each, n, -1), total.reshape(heads, each, n)
-
-
-def _flash(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attention, and the logarithms of the sums of exponentials that it divides by."""
-    answer: tuple[torch.Tensor, torch.Tensor] = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        *args, **kwargs
-    )
-    return answer
 
 
 def _plan(runs: Sequence[Run], dtype: torch.dtype, device: torch.device) -> _Plan:

@@ -23,7 +23,6 @@ import transformers
 
 from pytest_llmeval._engine import Loglikelihood
 from pytest_llmeval._engine.batches import Question
-from pytest_llmeval._engine.blocks import blocks
 from pytest_llmeval._engine.requests import Completion
 from pytest_llmeval._engine.requests import GenerationRequest
 from pytest_llmeval._engine.requests import IsStopped
@@ -221,7 +220,7 @@ class TreeScorer:
         selecting = nullcontext() if self._head is None else only_at(self._head, wanted)
         cut = 0 < self._block < len(step.ids)
         masks = list(mask.values()) if isinstance(mask, Mapping) else [mask]
-        with selecting, BlockAttention(masks, blocks(step, self._block)) if cut else nullcontext():
+        with selecting, BlockAttention(masks, step, self._block) if cut else nullcontext():
             logits: torch.Tensor = self._model(**keywords).logits[0]
         return logits[wanted] if self._head is None else logits
 

@@ -201,3 +201,29 @@ def test_a_block_begins_with_a_doc_and_sees_no_other() -> None:
     first, second = Tree(asked).passes(Limits(6, 8))
     assert blocks(first, 4) == [Block(0, 2, ((0, 2),)), Block(2, 5, ((0, 5),)), Block(5, 8, ((0, 2), (5, 8)))]
     assert blocks(second, 4) == [Block(0, 3, ((0, 5),)), Block(3, 6, ((0, 2), (5, 8)))]
+
+
+@given(asked=requests, limits=limits, size=st.integers(1, 12))
+def test_blocks_behind_the_trunk_leave_out_what_all_see(asked: list[TokenRequest], limits: Limits, size: int) -> None:
+    for step in Tree(asked).passes(limits):
+        n, known = len(step.ids), step.held + step.trunk
+        assert all(end == n for end in step.ends[: step.trunk])
+        assert step.trunk == n or step.ends[step.trunk] < n
+        parts = blocks(step, size, behind_trunk=True)
+        assert [i for part in parts for i in range(part.start, part.end)] == list(range(step.trunk, n))
+        for part in parts:
+            assert part.end - part.start <= size
+            keys = [key for run in part.keys for key in range(*run)]
+            assert keys == sorted(set(keys))
+            assert min(keys) >= known
+            for i in range(part.start, part.end):
+                seen = {step.held + j for j in range(i + 1) if j == i or i < step.ends[j]}
+                assert {key for key in seen if key >= known} <= set(keys)
+
+
+def test_the_trunk_is_left_out_of_blocks() -> None:
+    asked = [TokenRequest((7, 7, doc, doc, doc), (0,)) for doc in range(4)]
+    first, second = Tree(asked).passes(Limits(6, 8))
+    assert (first.trunk, second.trunk, second.held) == (2, 0, 2)
+    assert blocks(first, 4, behind_trunk=True) == [Block(2, 5, ((2, 5),)), Block(5, 8, ((5, 8),))]
+    assert blocks(second, 4, behind_trunk=True) == [Block(0, 3, ((2, 5),)), Block(3, 6, ((5, 8),))]
