@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import time
 import warnings
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from typing import Any
 
 import torch
 from scoring import BENCHMARKS
+from scoring import in_turn
 from scoring import layer_parameters
 from scoring import matmul_rates
 
@@ -78,13 +78,7 @@ def peer(model: Any, tokenizer: Any, batch: int) -> Side:
 
 
 def compare(prompts: Sequence[Prompt], sides: dict[str, Side], pairs: int, limit: float) -> None:
-    walls: dict[str, list[float]] = {name: [] for name in sides}
-    texts: dict[str, list[str]] = {}
-    for _ in range(pairs):
-        for name, write in sides.items():
-            start = time.perf_counter()
-            texts[name] = write(prompts)
-            walls[name].append(time.perf_counter() - start)
+    walls, _, texts = in_turn(sides, prompts, pairs)
     for name in sides:
         ratio = statistics.median(b / a for a, b in zip(walls["continuous"], walls[name], strict=True))
         equal = sum(

@@ -16,11 +16,13 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from typing import NamedTuple
 
 import torch
 
@@ -113,16 +115,27 @@ def distinct_tokens(model: Any, tokenizer: Any, texts: Sequence[Pair]) -> int:
     return Tree(lm._encoder.pairs(texts)).n_tokens
 
 
-def compare(name: str, texts: Sequence[Pair], sides: dict[str, Any], pairs: int, floors: Sequence[float]) -> None:
-    walls: dict[str, list[float]] = {side: [] for side in sides}
-    cpus: dict[str, list[float]] = {side: [] for side in sides}
-    values: dict[str, list[float]] = {}
+class Timings(NamedTuple):
+    """By side: seconds of wall and of processor time of each turn, and the last answers."""
+
+    walls: dict[str, list[float]]
+    cpus: dict[str, list[float]]
+    answers: dict[str, list[Any]]
+
+
+def in_turn(sides: Mapping[str, Callable[[Any], list[Any]]], asked: Any, pairs: int) -> Timings:
+    timings = Timings({side: [] for side in sides}, {side: [] for side in sides}, {})
     for _ in range(pairs):
-        for side, score in sides.items():
+        for side, answer in sides.items():
             start, used = time.perf_counter(), time.process_time()
-            values[side] = score(texts)
-            walls[side].append(time.perf_counter() - start)
-            cpus[side].append(time.process_time() - used)
+            timings.answers[side] = answer(asked)
+            timings.walls[side].append(time.perf_counter() - start)
+            timings.cpus[side].append(time.process_time() - used)
+    return timings
+
+
+def compare(name: str, texts: Sequence[Pair], sides: dict[str, Any], pairs: int, floors: Sequence[float]) -> None:
+    walls, cpus, values = in_turn(sides, texts, pairs)
     print(f"{name}: {len(texts)} requests, limit wall {floors[0]:.2f} s, cpu {floors[1]:.2f} s")
     for side in sides:
         ratios = [statistics.median(b / a for a, b in zip(t["tree"], t[side], strict=True)) for t in (walls, cpus)]
