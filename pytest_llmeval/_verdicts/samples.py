@@ -92,7 +92,10 @@ def sample_of(columns: Sequence[Column], *, by_size: bool) -> Sample | None:
     clusters = None
     if any(column.clusters for column in columns):
         clusters = [name for place, column in enumerate(columns) for name in _clusters(place, column)]
-    binary = all(value in (0.0, 1.0) for column in values for value in column)
+    # A task may say that its scores, though all 0 or 1 here, are of another range.
+    binary = all(column.support in (None, (0.0, 1.0)) for column in columns) and all(
+        value in (0.0, 1.0) for column in values for value in column
+    )
     supports = [ends for column in columns if (ends := (0.0, 1.0) if binary else column.support)]
     flat = by_size or len({len(column) for column in values}) == 1
     together = [value for column in (values if flat else _linearised(values, values)) for value in column]

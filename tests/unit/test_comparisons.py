@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -312,6 +313,18 @@ class TestConfidence:
         # A doc that was not seen may have become as much better as docs differ: those seen range from -3.3 to -2.
         assert worse.judge("perplexity <= baseline + 10 @ 0.95").outcome == "inconclusive"
         assert "taking docs to change by at most a factor of" in failed.sentence
+
+    def test_scores_that_happen_to_be_0_and_1(self, case: Case) -> None:
+        """Of 20, 18 are 1: by a range up to 5 the mean may be far higher, and a doc may lose five."""
+        metric = MetricSpec("points", aggregation="mean", higher_is_better=True)
+        scored = task(kind="generate_until", process_results=lambda doc, results: {"points": 1})
+        own = replace(scored, metrics=(metric,), metadata={"ranges": {"points": [0, 5]}})
+        case.add(own, hits(18, 2), hits(18, 2))
+        bounds = _stats.mean_bounds([float(hit) for hit in hits(18, 2)], 0.95, support=(0, 5))
+        assert case.judge("points <= 1.2 @ 0.95").numbers["high"] == pytest.approx(bounds.high)
+        assert bounds.high > 1.2
+        change = _stats.paired_mean_bounds([0.0] * 20, [0.0] * 20, 0.95, support=(0, 5))
+        assert case.judge("points >= baseline - 0.2 @ 0.95").numbers["difference_low"] == pytest.approx(change.low)
 
     def test_a_score_per_word(self, case: Case) -> None:
         own = task("word_perplexity", kind="loglikelihood_rolling")
