@@ -23,10 +23,13 @@ def is_meant(rule: Rule, owner: Task | Group, leaves: Sequence[Task] = ()) -> bo
     gate is on. A glob or tag may select tasks of all kinds.
     """
     gate = rule.gate
-    if not rule.selects(owner) or rule.selector == owner.name:
-        return rule.selects(owner)
-    filters = filter_names(owner, leaves, gate.metric)
-    return _has(gate.metric, owner) and (gate.filter is None or not filters or gate.filter in filters)
+    if rule.selector == owner.name or not rule.selects(owner):
+        return rule.selector == owner.name
+    listed, filters = metric_names(owner), filter_names(owner, leaves, gate.metric)
+    # What `process_results` returns besides the metrics that its task lists, nobody knows before it ran.
+    silent = isinstance(owner, Task) and owner.process_results is not None and bool(listed)
+    has = gate.metric in listed if silent else _has(gate.metric, owner)
+    return has and (gate.filter is None or not filters or gate.filter in filters)
 
 
 def check_gate(gate: Gate, owner: Task | Group, leaves: Sequence[Task] = ()) -> None:

@@ -380,6 +380,15 @@ def test_a_glob_is_for_what_has_its_metric(rule: str, meant: list[str]) -> None:
     assert [owner.name for owner in owners if gates_for(owner, [parse_rule(rule)])] == meant
 
 
+def test_a_glob_goes_by_the_metrics_that_are_listed() -> None:
+    """A function of the task may return others too: a gate on one by a glob would fail wherever it does not."""
+    listing = task("generate_until", metrics=(MetricSpec("f1"),), process_results=score)
+    meant = {
+        rule: len(gates_for(listing, [parse_rule(rule)])) for rule in ("*.f1 >= 1", "*.acc >= 0.3", "t.acc >= 0.3")
+    }
+    assert meant == {"*.f1 >= 1": 1, "*.acc >= 0.3": 0, "t.acc >= 0.3": 1}
+
+
 def test_a_name_is_meant_whatever_it_has() -> None:
     with pytest.raises(SettingError, match=r"task 'texts' has no metric 'acc'"):
         gates_for(task("generate_until", name="texts"), [parse_rule("texts.acc >= 0.3")])
