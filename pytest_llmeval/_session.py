@@ -114,7 +114,7 @@ class Session:
         self.noise = NoiseFloors(self.evaluation)
         self._alone: dict[tuple[str, str, str], tuple[int, Verdict]] = {}
         self._matched: set[Rule] = set()
-        #: Rules that select something that has not their metric, but one of nearly that name.
+        #: Rules that select something that has not their metric, but one of nearly its name.
         self._misspelled: dict[Rule, str] = {}
 
     def gates_of(self, owner: Task | Group) -> tuple[Gate, ...]:
@@ -133,8 +133,10 @@ class Session:
         """
         for rule in self.idle_rules():
             what = f"{rule.gate.place.origin}: {rule.gate.place.text!r}: selects nothing that was collected"
+            if any(rule.selects(owner) for owner in self.collected.values()):
+                what += f" with a metric {rule.gate.key!r}"
             if close := self._misspelled.get(rule):
-                return f"{what} with a metric {rule.gate.metric!r}; did you mean {close!r}?"
+                return f"{what}; did you mean {close!r}?"
             if rule.gate.place.origin.startswith("--"):
                 return what
         return None

@@ -87,8 +87,8 @@ def gate_ids(gates: Sequence[Gate], filters: Sequence[str]) -> tuple[str, ...]:
 
 
 def close_metric(name: str, owner: Task | Group) -> str | None:
-    """The metric that was meant, if this is nearly its name."""
-    return next(iter(difflib.get_close_matches(name, metric_names(owner), 1)), None)
+    """The metric that was meant, if this is nearly its name; None too if it is its name."""
+    return next((close for close in difflib.get_close_matches(name, metric_names(owner), 1) if close != name), None)
 
 
 def _has(metric: str, owner: Task | Group) -> bool:

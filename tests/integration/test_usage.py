@@ -134,6 +134,16 @@ def test_a_misspelled_metric_of_a_glob_is_an_error(
     assert "INTERNALERROR" not in output
 
 
+def test_a_glob_on_a_filter_that_is_not_there(pytester: pytest.Pytester, suite: Path) -> None:
+    """Of the ini file it may be for other tasks; of the command line it is an error that names no metric instead."""
+    ini = pytester.runpytest("tasks/even.yaml", "-ollmeval_gates=tag:stem.acc,strict >= 0.9")
+    assert ini.ret == 0
+    ini.stdout.fnmatch_lines(["llmeval_gates: 1 of 1 select nothing of this run: 'tag:stem.acc,strict >= 0.9'"])
+    option = pytester.runpytest("tasks/even.yaml", "--llmeval-fail-on=tag:stem.acc,strict >= 0.9")
+    assert option.ret == pytest.ExitCode.USAGE_ERROR
+    option.stderr.fnmatch_lines(["ERROR: *: selects nothing that was collected with a metric 'acc,strict'"])
+
+
 def test_a_glob_leaves_out_what_lacks_its_metric(pytester: pytest.Pytester, suite: Path) -> None:
     (suite / "hard.yaml").write_text((suite / "hard.yaml").read_text().replace("acc", "acc_norm"))
     (suite / "all.yaml").unlink()
