@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from contextlib import nullcontext
 from dataclasses import replace
@@ -339,7 +340,7 @@ def ask_model(lm: LM, instances: Sequence[Instance]) -> list[Any]:
         if method is None:
             raise ModelError(f"{type(lm).__name__}, which llmeval_model gave, has no method {kind}: it is no model")
         answers = method([text for (text,) in requests] if kind == "loglikelihood_rolling" else requests)
-        if not isinstance(answers, Iterable):
+        if not isinstance(answers, Iterable) or isinstance(answers, str | bytes | AbstractSet | Mapping):
             raise ModelError(f"{type(lm).__name__}.{kind} gave {answers!r}: it must return an answer for each request")
         answers = list(answers)
         if len(answers) != len(places):

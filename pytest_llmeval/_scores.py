@@ -286,7 +286,15 @@ def _understood(output: _Output, response: Any) -> Any:
 
 
 def _pair(response: Any) -> tuple[float, bool]:
-    return float(response[0]), bool(response[1])
+    logprob, greedy = response
+    return _logprob(logprob), bool(greedy)
+
+
+def _logprob(response: Any) -> float:
+    """A number, but none of a probability clearly above 1; an infinite one is no number, which is told elsewhere."""
+    if isinstance(response, str | bytes) or _ROUNDING < (value := float(response)) < math.inf:
+        raise ValueError(response)
+    return value
 
 
 def _text(response: Any) -> str:
@@ -309,11 +317,14 @@ class _Output:
     broken: Callable[[RenderedDoc, list[list[Any]]], bool]
 
 
+#: Sums of logarithms of probabilities may end up this far above 0.
+_ROUNDING = 1e-3
+
 _OUTPUTS: Mapping[OutputType, _Output] = MappingProxyType(
     {
-        "multiple_choice": _Output(_pair, "(logprob, is_greedy)", _choice_items, _has_no_choice),
-        "loglikelihood": _Output(_pair, "(logprob, is_greedy)", _target_items, _has_nan),
-        "loglikelihood_rolling": _Output(float, "a logprob", _rolling_items, _has_nan),
+        "multiple_choice": _Output(_pair, "(logprob of 0 or less, is_greedy)", _choice_items, _has_no_choice),
+        "loglikelihood": _Output(_pair, "(logprob of 0 or less, is_greedy)", _target_items, _has_nan),
+        "loglikelihood_rolling": _Output(_logprob, "a logprob of 0 or less", _rolling_items, _has_nan),
         "generate_until": _Output(_text, "a text", _text_items, lambda doc, given: False),
     }
 )

@@ -169,6 +169,10 @@ def test_docs_of_a_misspelt_cluster_are_no_independent_ones(pytester: pytest.Pyt
             "return FakeOf(lambda requests: None)",
             "*FakeOf.loglikelihood gave None: it must return an answer for each *",
         ),
+        (
+            "return FakeOf(lambda requests: {i: (-1.0, False) for i, _ in enumerate(requests)})",
+            "*FakeOf.loglikelihood gave {0: *: it must return an answer for each *",
+        ),
         ("return FakeOf(lambda requests: [(-1.0, False)])", "*FakeOf.loglikelihood gave 1 answers to 2 requests*"),
     ],
 )

@@ -316,7 +316,12 @@ def test_a_text_filter_leaves_nothing_of_a_loglikelihood(steps: tuple[FilterStep
 @pytest.mark.parametrize(
     ("output_type", "response", "expected"),
     [
-        ("loglikelihood", None, r"the model answered None, expected \(logprob, is_greedy\)"),
+        ("loglikelihood", None, r"the model answered None, expected \(logprob of 0 or less, is_greedy\)"),
+        ("loglikelihood", ("-1.0", False), r"the model answered \('-1\.0', False\), expected"),
+        ("loglikelihood", (1.5, False), r"the model answered \(1\.5, False\), expected"),
+        ("loglikelihood", (-1.5, False, 1), r"the model answered \(-1\.5, False, 1\), expected"),
+        ("loglikelihood_rolling", 5.0, "the model answered 5.0, expected a logprob of 0 or less"),
+        ("loglikelihood_rolling", b"-1", "the model answered b'-1', expected a logprob"),
         ("loglikelihood", (-1.0,), r"the model answered \(-1\.0,\), expected"),
         ("loglikelihood_rolling", "many", "the model answered 'many', expected a logprob"),
         ("generate_until", None, "the model answered None, expected a text"),
@@ -327,6 +332,11 @@ def test_a_model_that_answers_something_else(output_type: OutputType, response: 
     result = score_doc(task(output_type), 0, doc(references=("x",)), [[response]])
     with pytest.raises(ValueError, match=expected):
         raise ValueError(result.error)
+
+
+def test_a_probability_of_1_may_be_off_by_rounding() -> None:
+    result = score_doc(task("loglikelihood_rolling"), 0, doc(references=("x",)), [[1e-6]])
+    assert result.error is None
 
 
 def test_process_results_of_choices_needs_no_gold() -> None:
