@@ -171,6 +171,7 @@ class Controller:
         value = self.session.collected[owner]
         gate = None if gate_id is None else _gate(self.session, value, gate_id)
         if reason := self.session.excuse(value, gate):
+            self.session.unjudged[variant, nodeid] = reason
             return "skipped", reason, {}
         if gate is None and isinstance(value, Group) and (reason := self.session.stopped_below(value, variant)):
             return "skipped", reason, {}
