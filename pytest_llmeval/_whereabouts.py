@@ -39,7 +39,7 @@ def hint(reporter: pytest.TerminalReporter, exitstatus: int) -> None:
     files = f"the YAML file {first} was" if len(paths) == 1 else f"{len(paths):,} YAML files ({first}, ...) were"
     reporter.write_line(
         f"llmeval: {files} not taken for task files: without a path only those are that ini llmeval_files matches "
-        f"({patterns}); name a file or folder on the command line, or set llmeval_files"
+        f"({patterns}, below {config.rootpath}); name a file or folder on the command line, or set llmeval_files"
     )
 
 

@@ -137,7 +137,8 @@ def test_bare_run_takes_only_matching_files(pytester: pytest.Pytester, suite: Pa
 
 
 def test_a_bare_run_that_takes_nothing_says_where_it_looks(pytester: pytest.Pytester, suite: Path) -> None:
-    hint = "llmeval: {} not taken for task files: without a path only those are that ini llmeval_files matches ({}); *"
+    hint = "llmeval: {} not taken for task files: without a path only those are that ini llmeval_files matches "
+    hint += "({}, below */test_*); *"
     result = pytester.runpytest()
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
     result.stdout.fnmatch_lines([hint.format("3 YAML files (tasks/all.yaml, ...) were", "benchmarks/[*][*]")])
