@@ -1,11 +1,12 @@
-"""Time to verdict: our gate with early stopping against lm_eval's full run, whole commands, in pairs.
+"""Time to verdict: our gate with early stopping against lm_eval's full run, whole commands, in rounds.
 
-    LLMEVAL_SHARED=../shared python perf/early_stop.py MODEL_FOLDER [ROW ...] [--pairs 3] [--peer-limit N]
+    LLMEVAL_SHARED=../shared python perf/early_stop.py MODEL_FOLDER [ROW ...] [--rounds 3] [--peer-limit N]
 
 Each row is one task and three floors on its accuracy: one that it clearly passes, one that it clearly fails, and its
 accuracy itself, which no part of the docs decides. Ours is the command that a CI job would run; lm_eval has no
-gates, so its verdict is known when its run of all docs is. `--peer-limit N` times it on the first N docs only, and
-says what all docs would take at that pace: for a first look, not for the table. Keep the machine quiet.
+gates, so its verdict is known when its run of all docs is: one such run in each round stands against all floors.
+`--peer-limit N` times it on the first N docs only, and says what all docs would take at that pace: for a first look,
+not for the table. Keep the machine quiet.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("rows", nargs="*", default=list(ROWS), metavar="ROW", help=", ".join(ROWS))
-    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peer-limit", type=int)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--cases", nargs="*", default=["clear pass", "clear fail", "borderline"])
@@ -104,22 +105,24 @@ def main() -> None:
     shared = Path(os.environ["LLMEVAL_SHARED"])
     for name in given.rows:
         row = ROWS[name]
-        for case, floor in row.floors().items():
-            if case not in given.cases:
-                continue
-            pairs = []
-            for _ in range(given.pairs):
-                mine = ours(given.model, shared, row, floor)
-                theirs = peer(given.model, shared, row, given.peer_limit, given.batch)
-                pairs.append((mine, theirs))
-                print(f"  {name} {case}: {mine.seconds:.1f} s ({mine.said}), peer {theirs.seconds:.1f} s {theirs.said}")
+        floors = {case: floor for case, floor in row.floors().items() if case in given.cases}
+        rounds = []
+        for _ in range(given.rounds):
+            mine = {case: ours(given.model, shared, row, floor) for case, floor in floors.items()}
+            theirs = peer(given.model, shared, row, given.peer_limit, given.batch)
+            rounds.append((mine, theirs))
+            for case, one in mine.items():
+                print(f"  {name} {case}: {one.seconds:.1f} s ({one.said})")
+            print(f"  {name} lm_eval: {theirs.seconds:.1f} s {theirs.said}", flush=True)
+        for case, floor in floors.items():
+            pairs = [(mine[case], theirs) for mine, theirs in rounds]
             ratios = [theirs.seconds / mine.seconds for mine, theirs in pairs]
             mine, _ = pairs[0]
             print(
                 f"{name} {case} (acc >= {floor}): {mine.docs:,} of {row.docs:,} docs run; {mine.said}; "
                 f"{statistics.median(one.seconds for one, _ in pairs):.1f} s against "
                 f"{statistics.median(one.seconds for _, one in pairs):.1f} s, "
-                f"{statistics.median(ratios):.1f} times sooner (each pair: {', '.join(f'{r:.1f}' for r in ratios)})",
+                f"{statistics.median(ratios):.1f} times sooner (each round: {', '.join(f'{r:.1f}' for r in ratios)})",
                 flush=True,
             )
 

@@ -54,7 +54,7 @@ def prompts_of(path: str, docs: int) -> list[Prompt]:
 
 
 def ours(model: Any, tokenizer: Any, engine: str) -> Side:
-    lm = HuggingFaceLM(model.config, tokenizer, lambda: model, ModelArgs(engine=engine), name=engine)
+    lm = HuggingFaceLM(model.config, tokenizer, lambda _: model, ModelArgs(engine=engine), name=engine)
     lm.prepare()
     return lambda prompts: [str(text) for text in lm.generate_until(prompts)]
 

@@ -1,6 +1,6 @@
 """Scoring, paired: the tree engine, the padded engine and lm_eval's hf backend on the same texts, in one process.
 
-    LLMEVAL_SHARED=../shared python perf/scoring.py MODEL_FOLDER [ROW ...] [--docs N] [--pairs N] [--without peer]
+    LLMEVAL_SHARED=../shared python perf/scoring.py MODEL_FOLDER [ROW ...] [--docs N] [--choices N] [--pairs N]
 
 Time is what a model call takes, tokenizing included, loading not; on a machine that does other work too, trust the
 processor time of one thread (OMP_NUM_THREADS=1). lm_eval's best batch size differs by row: try 1, 4 and 8.
@@ -60,8 +60,8 @@ ROWS = {
 }
 
 
-def texts_of(row: Row, docs: int) -> list[Pair]:
-    """What is asked of a model for the first docs of a task."""
+def texts_of(row: Row, docs: int, choices: int | None = None) -> list[Pair]:
+    """What is asked of a model for the first docs of a task, or for the first choices of each of them."""
     mirror = Path(os.environ["LLMEVAL_SHARED"], "mirror")
     settings = Settings(data_dir=mirror, limit=docs, num_fewshot=row.shots)
     task = Registry().load(BENCHMARKS / row.path)
@@ -70,7 +70,7 @@ def texts_of(row: Row, docs: int) -> list[Pair]:
     return [
         (str(instance.arguments[0]), str(instance.arguments[1]))
         for index in opened.asked
-        for instance in opened.instances(opened.render(index), None)
+        for instance in opened.instances(opened.render(index), None)[:choices]
     ]
 
 
@@ -154,6 +154,7 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("rows", nargs="*", default=list(ROWS), metavar="ROW", help=", ".join(ROWS))
     parser.add_argument("--docs", type=int, help="docs of each row instead of its own number")
+    parser.add_argument("--choices", type=int, help="choices of each doc instead of all, to see how time grows with them")
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--batch", type=int, default=8, help="lm_eval's batch size")
     parser.add_argument("--pack", type=int, help="most tokens of a pass")
@@ -171,7 +172,7 @@ def main() -> None:
     if "peer" not in args.without:
         sides["peer"] = peer(model, tokenizer, args.batch)
     for name in args.rows:
-        texts = texts_of(ROWS[name], args.docs or ROWS[name].docs)
+        texts = texts_of(ROWS[name], args.docs or ROWS[name].docs, args.choices)
         tokens = distinct_tokens(model, tokenizer, texts)
         floors = [2 * layer_parameters(model) * tokens / rate for rate in matmul_rates()]
         compare(f"{name} ({tokens} distinct tokens)", texts, sides, args.pairs, floors)

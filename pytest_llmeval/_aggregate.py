@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pytest_llmeval._filters import responses_used
 from pytest_llmeval._functions import call
@@ -19,9 +22,15 @@ from pytest_llmeval._metrics import unweighted_stderr
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
+from pytest_llmeval._results import nonfinite_in
+from pytest_llmeval._results import number_name
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import GroupMetric
 from pytest_llmeval._task import Task
+
+
+#: Characters of why a doc could not be evaluated that one line holds, and how many metrics one names.
+_MOST_OF_A_REASON, _NAMED = 400, 5
 
 
 def summarize_task(
@@ -35,14 +44,15 @@ def summarize_task(
     scored = [result for result in results if result.error is None]
     metrics = {metric.name: metric for metric in metrics_of(task)}
     values: list[MetricValue] = []
-    failures: list[str] = []
-    for filter_name, name, items in _columns(task, scored):
+    for filter_name, name, having in _columns(task, scored):
+        items = [result.scores[filter_name][name] for result in having]
         try:
-            values.append(_aggregated(_owner(name, metrics, task), name, filter_name, items, bootstrap_iters))
+            value = _aggregated(_owner(name, metrics, task), name, filter_name, items, bootstrap_iters)
         except Exception as error:  # whatever a function of the task does with items of its own
-            values.append(MetricValue(name, filter_name, math.nan, None, None, len(items)))
-            failures.append(f"{name},{filter_name} cannot be computed: {error}")
-    nonfinite = sum(result.nonfinite for result in results)
+            why = f"cannot be computed: {_in_a_line(str(error))}"
+            value = MetricValue(name, filter_name, math.nan, None, None, len(items), why)
+        values.append(_explained(value, having))
+    unusable = [result.nonfinite for result in results if result.nonfinite]
     errors = len(results) - len(scored)
     truncated = sum(result.truncated for result in results)
     cut_off = sum(result.cut_off for result in results)
@@ -54,23 +64,30 @@ def summarize_task(
         n=len(scored),
         n_total=n_total,
         values=tuple(values),
-        nonfinite=nonfinite,
+        nonfinite=len(unusable),
         errors=errors,
         truncated=truncated,
         cut_off=cut_off,
-        notes=(*failures, *_told(nonfinite, errors, truncated, cut_off), *_on_repeats(task)),
+        notes=(
+            *(f"{value.key} {value.why}" for value in values if value.why),
+            *_told(unusable, errors, truncated, cut_off),
+            *_left_out(task, scored),
+            *_on_repeats(task),
+        ),
+        nonfinite_values=tuple(dict.fromkeys(unusable)),
+        first_error=_first_error(task, results),
     )
 
 
-def _columns(task: Task, scored: Sequence[DocResult]) -> Iterator[tuple[str, str, list[Item]]]:
-    """(filter, metric, items of the docs that have it), filter by filter, metrics in the order of the docs."""
+def _columns(task: Task, scored: Sequence[DocResult]) -> Iterator[tuple[str, str, list[DocResult]]]:
+    """(filter, metric, docs that have it), filter by filter, metrics in the order of the docs."""
     for spec in task.filters:
-        columns: dict[str, list[Item]] = {}
+        columns: dict[str, list[DocResult]] = {}
         for result in scored:
-            for name, item in result.scores.get(spec.name, {}).items():
-                columns.setdefault(name, []).append(item)
-        for name, items in columns.items():
-            yield spec.name, name, items
+            for name in result.scores.get(spec.name, {}):
+                columns.setdefault(name, []).append(result)
+        for name, having in columns.items():
+            yield spec.name, name, having
 
 
 def metric_of(task: Task, name: str) -> Metric:
@@ -106,16 +123,62 @@ def _aggregated(metric: Metric, name: str, filter_name: str, items: list[Item], 
     return MetricValue(name, filter_name, value, error, metric.higher_is_better, len(items))
 
 
-def _told(nonfinite: int, errors: int, truncated: int, cut_off: int) -> Iterator[str]:
+def _explained(value: MetricValue, having: Sequence[DocResult]) -> MetricValue:
+    """A value that is no finite number with the doc that made it so; what a model gave instead is told elsewhere."""
+    if math.isfinite(value.value) or value.why or any(result.nonfinite for result in having):
+        return value
+    for result in having:
+        if bad := nonfinite_in(result.scores[value.filter][value.metric]):
+            return replace(value, why=f"is {number_name(value.value)}: doc[{result.doc}] has {bad}")
+    return value
+
+
+def _first_error(task: Task, results: Iterable[DocResult]) -> str | None:
+    """Which doc is the first that could not be evaluated, and why, in one line."""
+    for result in results:
+        if result.error is not None:
+            reason = _in_a_line(result.error)
+            names_doc = f"task {task.name}, doc {result.doc}" in reason
+            return reason if names_doc else f"task {task.name}, doc {result.doc}: {reason}"
+    return None
+
+
+def _in_a_line(reason: str) -> str:
+    line = " ".join(reason.split())
+    return line if len(line) <= _MOST_OF_A_REASON else f"{line[:_MOST_OF_A_REASON]}..."
+
+
+def _told(unusable: Sequence[str], errors: int, truncated: int, cut_off: int) -> Iterator[str]:
     """Sentences on what went wrong, for counts above 0."""
-    if nonfinite:
-        yield f"docs without a usable loglikelihood (NaN), none of them right: {nonfinite}"
+    for name, count in Counter(unusable).items():
+        yield f"docs without a usable loglikelihood ({name}), none of them right: {count}"
     if errors:
         yield f"docs that could not be evaluated, left out of the values: {errors}"
     if truncated:
         yield f"requests whose context lost its left end to fit the model: {truncated}"
     if cut_off:
         yield f"answers that ended by their length limit: {cut_off}"
+
+
+def _left_out(task: Task, scored: Sequence[DocResult]) -> Iterator[str]:
+    """Sentences on metrics of the task's list that its function gives no score for, in some docs or in all."""
+    if task.process_results is None:
+        return
+    for spec in task.filters:
+        having = Counter(name for result in scored for name in result.scores.get(spec.name, {}))
+        short = [
+            f"{metric.name} ({_docs_without(len(scored), having[metric.name])})"
+            for metric in task.metrics
+            if having[metric.name] < len(scored)
+        ]
+        if short:
+            where = f" by filter {spec.name}" if len(task.filters) > 1 else ""
+            more = f", and {len(short) - _NAMED} more" if len(short) > _NAMED else ""
+            yield f"process_results gave no score{where} for {', '.join(short[:_NAMED])}{more}"
+
+
+def _docs_without(docs: int, having: int) -> str:
+    return f"{docs - having:,} of {docs:,} docs" if having else "any doc"
 
 
 def _on_repeats(task: Task) -> Iterator[str]:
@@ -143,9 +206,8 @@ def summarize_group(group: Group, members: Sequence[tuple[Task, Summary]]) -> Su
         for filter_name in _filters_of(metric, leaves):
             having = _having(metric, filter_name, leaves)
             if having:
-                value, failure = _group_value(metric, filter_name, list(having.values()))
-                values.append(value)
-                notes += failure
+                values.append(value := _group_value(metric, filter_name, having))
+                notes += [f"{value.key} {value.why}"] if value.why else []
             if len(having) < len(leaves):
                 notes.append(_lacking(metric, filter_name, leaves, having))
     summaries = leaves.values()
@@ -164,6 +226,8 @@ def summarize_group(group: Group, members: Sequence[tuple[Task, Summary]]) -> Su
         truncated=sum(summary.truncated for summary in summaries),
         cut_off=sum(summary.cut_off for summary in summaries),
         notes=tuple(notes),
+        nonfinite_values=tuple(dict.fromkeys(name for summary in summaries for name in summary.nonfinite_values)),
+        first_error=next((summary.first_error for summary in summaries if summary.first_error), None),
     )
 
 
@@ -180,26 +244,27 @@ def _having(metric: GroupMetric, filter_name: str, leaves: Mapping[str, Summary]
     }
 
 
-def _group_value(
-    metric: GroupMetric, filter_name: str, members: Sequence[MetricValue]
-) -> tuple[MetricValue, list[str]]:
-    """The value, and why it is NaN if the user's function failed."""
-    failure = []
+def _group_value(metric: GroupMetric, filter_name: str, having: Mapping[str, MetricValue]) -> MetricValue:
+    members = list(having.values())
+    why: str | None = None
     try:
         average = _average(metric, members)
     except Exception as error:  # whatever a function of the group does
-        average = math.nan
-        failure = [f"{metric.metric},{filter_name} cannot be computed: {error}"]
+        average, why = math.nan, f"cannot be computed: {_in_a_line(str(error))}"
+    odd = [name for name, value in having.items() if not math.isfinite(value.value)]
+    if odd and why is None and not math.isfinite(average):
+        named = number_name(having[odd[0]].value)
+        why = f"is {number_name(average)}: in {odd[0]} it {having[odd[0]].why or f'is {named}'}"
     directions = {value.higher_is_better for value in members}
-    value = MetricValue(
+    return MetricValue(
         metric=metric.metric,
         filter=filter_name,
         value=average,
         stderr=_average_stderr(metric, members),
         higher_is_better=directions.pop() if len(directions) == 1 else None,
         n=sum(value.n for value in members),
+        why=why,
     )
-    return value, failure
 
 
 def _average(metric: GroupMetric, members: Sequence[MetricValue]) -> float:

@@ -37,7 +37,8 @@ def close(session: Session, reporter: pytest.TerminalReporter) -> None:
     if session.config.get_verbosity() > 0:
         for text in _usage_lines(session):
             reporter.write_line(text)
-    if (idle := session.idle_rules()) and session.config.get_verbosity() >= 0:
+    # Also with -q: nothing else tells of a misspelled name, whose gate would sleep.
+    if idle := session.idle_rules():
         texts = ", ".join(repr(rule.gate.place.text) for rule in idle[:_NAMED]) + ", ..." * (len(idle) > _NAMED)
         reporter.write_line(f"llmeval_gates: {len(idle)} of {len(session.rules)} select nothing of this run: {texts}")
     for line in baseline_lines(session):

@@ -19,6 +19,7 @@ from pytest_llmeval._run import OUTCOME
 from pytest_llmeval._run import RECORD
 from pytest_llmeval._run import hide_own_frames
 from pytest_llmeval._run import owner_of
+from pytest_llmeval._run import remember_unjudged
 from pytest_llmeval._serve import Models
 from pytest_llmeval._session import SESSION
 from pytest_llmeval._session import Session
@@ -98,6 +99,7 @@ class Running:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         if call.excinfo is not None and isinstance(item.parent, _collect.TaskModule):
             hide_own_frames(call.excinfo)
+            remember_unjudged(self.session, item, call.excinfo.value)
         report = yield
         if call.when == "call" and (outcome := item.stash.get(OUTCOME, None)):
             report.llmeval_outcome = outcome  # type: ignore[attr-defined]

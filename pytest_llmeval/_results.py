@@ -6,6 +6,7 @@ bool, None, lists and dicts only, never a numpy or torch scalar.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -19,6 +20,18 @@ from pytest_llmeval._task import NOTHING
 
 #: What a metric keeps of one doc until aggregation: a number, or a list such as [gold, pred] or [ll, words].
 Item: TypeAlias = Any
+
+
+def number_name(number: float) -> str:
+    """How a number that is not finite is called in messages: NaN, inf or -inf."""
+    return "NaN" if math.isnan(number) else f"{number:g}"
+
+
+def nonfinite_in(item: Item) -> str:
+    """The first number of an item that is not finite, by its name; empty if there is none."""
+    if isinstance(item, list | tuple):
+        return next(filter(None, map(nonfinite_in, item)), "")
+    return number_name(item) if isinstance(item, float) and not math.isfinite(item) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +70,18 @@ class DocResult:
     """One evaluated doc.
 
     `scores[filter][metric]` is the doc's item for that metric. `correct` is the judgement shown as the item's
-    outcome: the first 0/1 metric of the first filter, None if the task has none. `nonfinite` says that a NaN
-    came from the model (such a doc is never right and no gate passes over it); `truncated` counts requests
-    whose context lost its left end; `cut_off` counts generations that ended by length. `sample` holds what
-    `--llmeval-output` writes, only if asked for. `error` is set when the doc could not be evaluated; it then
-    has no scores. `key` and `pick` are there where settings ask for keys, `pick` for multiple choice only.
+    outcome: the first 0/1 metric of the first filter, None if the task has none. `nonfinite` is what the model
+    gave instead of a usable number ("NaN"), empty if it gave one: such a doc is never right and no gate passes over
+    it. `truncated` counts requests whose context lost its left end; `cut_off` counts generations that ended by
+    length. `sample` holds what `--llmeval-output` writes, only if asked for. `error` is set when the doc could not
+    be evaluated; it then has no scores. `key` and `pick` are there where settings ask for keys, `pick` for multiple
+    choice only.
     """
 
     doc: int
     scores: Mapping[str, Mapping[str, Item]]
     correct: bool | None = None
-    nonfinite: bool = False
+    nonfinite: str = ""
     truncated: int = 0
     cut_off: int = 0
     sample: Mapping[str, Any] | None = None
@@ -104,7 +118,10 @@ class DocResult:
 
 @dataclass(frozen=True, slots=True)
 class MetricValue:
-    """An aggregated metric. `stderr` is None where it is not defined (one doc, or no formula): shown as N/A."""
+    """An aggregated metric. `stderr` is None where it is not defined (one doc, or no formula): shown as N/A.
+
+    `why` says of a value that is no finite number what made it so, where that is known: "is NaN: doc[3] has NaN".
+    """
 
     metric: str
     filter: str
@@ -112,6 +129,7 @@ class MetricValue:
     stderr: float | None
     higher_is_better: bool | None
     n: int
+    why: str | None = None
 
     @property
     def key(self) -> str:
@@ -126,6 +144,8 @@ class Summary:
     `tasks` are the names of the leaf tasks a group rests on (empty for a task). `notes` are sentences for the
     reader, e.g. that some contexts were truncated or that a metric is missing in some tasks of a group.
     `stopped_early`: the other docs were left out because what was asked of the task was proven.
+    `nonfinite` counts docs without a usable number from the model, `nonfinite_values` are what it gave instead;
+    `first_error` says of the first of the docs in error which it is, and why.
     """
 
     name: str
@@ -142,6 +162,8 @@ class Summary:
     cut_off: int = 0
     notes: tuple[str, ...] = ()
     stopped_early: bool = False
+    nonfinite_values: tuple[str, ...] = ()
+    first_error: str | None = None
 
     @property
     def metrics(self) -> Mapping[str, float]:

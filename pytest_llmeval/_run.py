@@ -185,3 +185,14 @@ def hide_own_frames(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
     deepest = next((entry for entry in reversed(entries) if own in Path(entry.path).parents), None)
     if deepest is not None and deepest.frame.code.raw is ask_model.__code__ and deepest is not entries[-1]:
         excinfo.traceback = entries[entries.index(deepest) + 1 :]
+
+
+def remember_unjudged(session: Session, item: pytest.Item, error: BaseException) -> None:
+    """Keep why a gate has no verdict, if the error that its item ended in came before one."""
+    key = (variant_of(item), item.nodeid)
+    if gate_of(item) is None or key in session.verdicts:
+        return
+    message = next(iter(str(error).strip().splitlines()), "")
+    if not isinstance(error, (pytest.skip.Exception, pytest.fail.Exception)):
+        message = ": ".join(filter(None, (type(error).__name__, message)))
+    session.unjudged.setdefault(key, message)

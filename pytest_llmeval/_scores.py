@@ -30,16 +30,20 @@ from pytest_llmeval._metrics import Answered
 from pytest_llmeval._metrics import CodeRunner
 from pytest_llmeval._metrics import Item
 from pytest_llmeval._metrics import Metric
+from pytest_llmeval._metrics import aggregation_name
 from pytest_llmeval._metrics import choice_scores
 from pytest_llmeval._metrics import generation_score
 from pytest_llmeval._metrics import margin
 from pytest_llmeval._metrics import metrics_of
+from pytest_llmeval._metrics import misfit
 from pytest_llmeval._metrics import pick
 from pytest_llmeval._metrics import target_scores
+from pytest_llmeval._metrics import unlisted
 from pytest_llmeval._plain import plain
 from pytest_llmeval._plain import plain_or_text
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Pick
+from pytest_llmeval._results import nonfinite_in
 from pytest_llmeval._task import DocFunction
 from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
@@ -79,14 +83,14 @@ def score_doc(
     except ValueError as error:
         return DocResult(index, {}, error=f"task {task.name}, doc {index}: {error}")
     correct = scorer.judge(next(iter(scores.values())))
-    broken = output.broken(doc, given)
-    if broken and task.process_results is not None:
+    unusable = output.unusable(doc, given)
+    if unusable and task.process_results is not None:
         scores = {name: _unknown(items) for name, items in scores.items()}
     return DocResult(
         doc=index,
         scores=scores,
-        correct=correct if correct is None else correct and not broken,
-        nonfinite=broken,
+        correct=correct if correct is None else correct and not unusable,
+        nonfinite=unusable,
         truncated=_count(responses, lambda response: getattr(response, "truncated", False)),
         cut_off=_count(responses, lambda response: getattr(response, "finish_reason", None) == "length"),
         sample=_sample(doc, given, filtered) if keep_sample else None,
@@ -137,7 +141,7 @@ class _Scorer:
     def scores(self, asked: _Asked) -> Scores:
         """The items of one filter."""
         if self.task.process_results is not None:
-            return _processed(self.task.process_results, asked)
+            return _processed(self.task.process_results, asked, self.task, self.metrics)
         return _OUTPUTS[self.task.output_type].scores(asked, self.metrics)
 
     def judge(self, scores: Scores) -> bool | None:
@@ -217,16 +221,44 @@ def _text_items(asked: _Asked, metrics: Mapping[str, Metric]) -> Scores:
             scores |= metric.code.score(prediction, doc.text, references, doc.data, asked.code_runner)
         else:
             items = generation_score(metric, prediction, references)
-            scores |= {name: _item(name, item) for name, item in items.items()}
+            given = {name: _item(name, item) for name, item in items.items()}
+            if metric.kind == "any":
+                for name, item in given.items():
+                    _check_shape(metric, name, item, "its function", "return that, or name an aggregation for it")
+            scores |= given
     return scores
 
 
-def _processed(function: DocFunction, asked: _Asked) -> Scores:
-    """What the task's own function makes of the answers, called as the format has it: (doc, answers) -> items."""
+def _processed(function: DocFunction, asked: _Asked, task: Task, metrics: Mapping[str, Metric]) -> Scores:
+    """What the task's own function makes of the answers, called as the format has it: (doc, answers) -> items.
+
+    It may leave a metric out of some docs, but not all that the task lists out of one.
+    """
+    source = f"process_results {name_of(function)}"
     found = call(function, "process_results", dict(asked.doc.data), list(asked.answers))
     if not isinstance(found, Mapping):
-        raise ValueError(f"process_results {name_of(function)} must return a dict by metric, got {found!r:.80}")
-    return {str(name): _item(name, item) for name, item in found.items()}
+        raise ValueError(f"{source} must return a dict by metric, got {found!r:.80}")
+    items = {str(name): _item(str(name), item) for name, item in found.items()}
+    listed = [spec.name for spec in task.metrics]
+    if listed and not any(name in items for name in listed):
+        raise ValueError(
+            f"{source} gave {dict(found)!r:.80}, which has no score for a metric of metric_list ({', '.join(listed)}): "
+            "return one under such a name"
+        )
+    for name, item in items.items():
+        if name in metrics:
+            _check_shape(metrics[name], name, item, source, f"return that, or leave {name} out where a doc has none")
+        else:
+            mend = "return that, leave it out, or list it in metric_list with an aggregation that takes it"
+            _check_shape(unlisted(name), name, item, source, mend)
+    return items
+
+
+def _check_shape(metric: Metric, name: str, item: Item, source: str, mend: str) -> None:
+    """Raises ValueError for what a function of the task gives if the metric's aggregation cannot work with it."""
+    if needed := misfit(metric, item):
+        aggregation = aggregation_name(metric)
+        raise ValueError(f"metric {name}: {source} gave {item!r:.80}, and {aggregation} needs {needed}: {mend}")
 
 
 def _item(name: str, item: Any) -> Item:
@@ -265,16 +297,18 @@ def _sample(doc: RenderedDoc, given: list[list[Any]], filtered: Mapping[str, lis
     }
 
 
-def _has_nan(doc: RenderedDoc, given: list[list[Any]]) -> bool:
+def _bad_number(doc: RenderedDoc, given: list[list[Any]]) -> str:
+    """The first log-likelihood that is no usable number, by its name; impossible is one."""
     lls = (response[0] if isinstance(response, tuple) else response for repeats in given for response in repeats)
-    return any(math.isnan(ll) or ll == math.inf for ll in lls)
+    return next((name for ll in lls if ll != -math.inf and (name := nonfinite_in(ll))), "")
 
 
-def _has_no_choice(doc: RenderedDoc, given: list[list[Any]]) -> bool:
+def _no_choice(doc: RenderedDoc, given: list[list[Any]]) -> str:
+    """Why a model has no pick among choices, empty if it has one."""
     lls = [repeats[0][0] for repeats in given]
     choices = doc.choices or ()
     answered = Answered(lls[: len(choices)], (), choices, doc.gold, lls[len(choices) :])
-    return _has_nan(doc, given) or not answered.usable
+    return _bad_number(doc, given) or ("" if answered.usable else "-inf for every choice")
 
 
 def _understood(output: _Output, response: Any) -> Any:
@@ -307,14 +341,14 @@ def _text(response: Any) -> str:
 class _Output:
     """What an output type does with responses.
 
-    `response` makes one plain, `expected` says what it should be; `scores` gives a filter's items; `broken` tells a
-    doc for which the model gave no usable number.
+    `response` makes one plain, `expected` says what it should be; `scores` gives a filter's items; `unusable` names
+    what the model gave for a doc instead of a usable number, if it gave none.
     """
 
     response: Callable[[Any], Any]
     expected: str
     scores: Callable[[_Asked, Mapping[str, Metric]], Scores]
-    broken: Callable[[RenderedDoc, list[list[Any]]], bool]
+    unusable: Callable[[RenderedDoc, list[list[Any]]], str]
 
 
 #: Sums of logarithms of probabilities may end up this far above 0.
@@ -322,9 +356,9 @@ _ROUNDING = 1e-3
 
 _OUTPUTS: Mapping[OutputType, _Output] = MappingProxyType(
     {
-        "multiple_choice": _Output(_pair, "(logprob of 0 or less, is_greedy)", _choice_items, _has_no_choice),
-        "loglikelihood": _Output(_pair, "(logprob of 0 or less, is_greedy)", _target_items, _has_nan),
-        "loglikelihood_rolling": _Output(_logprob, "a logprob of 0 or less", _rolling_items, _has_nan),
-        "generate_until": _Output(_text, "a text", _text_items, lambda doc, given: False),
+        "multiple_choice": _Output(_pair, "(logprob of 0 or less, is_greedy)", _choice_items, _no_choice),
+        "loglikelihood": _Output(_pair, "(logprob of 0 or less, is_greedy)", _target_items, _bad_number),
+        "loglikelihood_rolling": _Output(_logprob, "a logprob of 0 or less", _rolling_items, _bad_number),
+        "generate_until": _Output(_text, "a text", _text_items, lambda doc, given: ""),
     }
 )

@@ -101,6 +101,8 @@ class Session:
         self.families: dict[tuple[str, str], dict[str, tuple[Task | Group, Gate]]] = {}
         #: Verdicts in the order in which they were given: (variant, node id) -> verdict.
         self.verdicts: dict[tuple[str, str], Verdict] = {}
+        #: (variant, node id) -> why a gate whose turn came has no verdict.
+        self.unjudged: dict[tuple[str, str], str] = {}
         #: Task or group name -> value, of everything that was collected here or in a worker.
         self.collected: dict[str, Task | Group] = {}
         #: (variant, node id) of the gates that were to run, here or in a worker.

@@ -94,6 +94,8 @@ class Controller:
         self.session = session
         self.gates: dict[str, list[Any]] = {}
         self.paths: dict[str, str] = {}
+        #: Names of what workers collected.
+        self.owners: set[str] = set()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -110,6 +112,7 @@ class Controller:
         self._add(output.get("records", ()))
         self.gates.update({gate[0]: gate for gate in output.get("gates", ())})
         self.paths.update(output.get("owners", {}))
+        self.owners.update(output.get("owners", {}))
         self.paths.update(output.get("paths", {}))
         sizes = {task: tuple(pair) for task, pair in output.get("sizes", {}).items()}
         self.session.evaluation.sizes.update(sizes)
@@ -163,6 +166,10 @@ class Controller:
             # A file that cannot be read has been reported by the worker that collected it.
             with contextlib.suppress(LLMEvalError):
                 self.session.collected.update({value.name: value for value in self.session.values_in(Path(path))})
+        # So that it is known which rules of the configuration select something, though their gates be deselected.
+        for name in sorted(self.owners & self.session.collected.keys()):
+            with contextlib.suppress(LLMEvalError):
+                self.session.gates_of(self.session.collected[name])
 
     def _judge(
         self, nodeid: str, owner: str, gate_id: str | None, variant: str
@@ -171,6 +178,7 @@ class Controller:
         value = self.session.collected[owner]
         gate = None if gate_id is None else _gate(self.session, value, gate_id)
         if reason := self.session.excuse(value, gate):
+            self.session.unjudged[variant, nodeid] = reason
             return "skipped", reason, {}
         if gate is None and isinstance(value, Group) and (reason := self.session.stopped_below(value, variant)):
             return "skipped", reason, {}

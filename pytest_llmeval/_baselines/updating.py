@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from pytest_llmeval._baselines.record import Record
 from pytest_llmeval._errors import BaselineError
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Summary
+from pytest_llmeval._results import nonfinite_in
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Task
 
@@ -64,7 +64,7 @@ def updated(
     Raises BaselineError for docs that cannot stand in a baseline (errors, NaN), and where the docs that were not
     run were answered under other settings.
     """
-    check_docs(path, results)
+    _check_docs(path, results, summary)
     now = [entry_of(result) for result in results]
     header, whole = header_of(task, settings), len(results) == summary.n_total
     own: Mapping[str, Any] = model_of(model, facts)
@@ -91,22 +91,27 @@ def updated(
     return Update(Record(written, entries), len(now), len(entries) - len(now), changed, old is None)
 
 
-def check_docs(path: Path, results: Sequence[DocResult]) -> None:
+def _check_docs(path: Path, results: Sequence[DocResult], summary: Summary) -> None:
     """Raise BaselineError if a doc has an error or a score that is no finite number."""
-    for what, wrong in (
-        ("could not be evaluated", [result for result in results if result.error is not None]),
-        ("got no usable number (NaN)", [result for result in results if _not_finite(result)]),
-    ):
-        if wrong:
-            named = ", ".join(f"doc[{result.doc}]" for result in wrong[:3]) + ", ..." * (len(wrong) > 3)
-            docs = "1 doc" if len(wrong) == 1 else f"{len(wrong):,} docs"
-            raise BaselineError(path, f"not written: {docs} {what} ({named}); a baseline holds sound answers only")
+    broken = [result for result in results if result.error is not None]
+    if broken:
+        raise _unsound(path, broken, "could not be evaluated", f" ({summary.first_error})")
+    odd = {result.doc: name for result in results if (name := _not_finite(result))}
+    if odd:
+        kinds = ", ".join(dict.fromkeys(odd.values()))
+        raise _unsound(path, [result for result in results if result.doc in odd], f"got no usable number ({kinds})")
 
 
-def _not_finite(result: DocResult) -> bool:
-    items = [item for metrics in result.scores.values() for item in metrics.values()]
-    numbers = [number for item in items for number in (item if isinstance(item, list | tuple) else [item])]
-    return result.nonfinite or any(isinstance(number, float) and not math.isfinite(number) for number in numbers)
+def _unsound(path: Path, docs: Sequence[DocResult], what: str, reason: str = "") -> BaselineError:
+    named = ", ".join(f"doc[{result.doc}]" for result in docs[:3]) + ", ..." * (len(docs) > 3)
+    count = "1 doc" if len(docs) == 1 else f"{len(docs):,} docs"
+    return BaselineError(path, f"not written: {count} {what} ({named}); a baseline holds sound answers only{reason}")
+
+
+def _not_finite(result: DocResult) -> str:
+    """What a model or a score gives for a doc instead of a finite number; empty if all are finite."""
+    items = (item for metrics in result.scores.values() for item in metrics.values())
+    return result.nonfinite or next(filter(None, map(nonfinite_in, items)), "")
 
 
 def _summary(task: Task, entries: Sequence[Entry], n_total: int) -> Summary:

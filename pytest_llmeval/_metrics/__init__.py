@@ -33,6 +33,7 @@ from pytest_llmeval._metrics.passk import CodeRunner
 from pytest_llmeval._metrics.passk import pass_at_k
 from pytest_llmeval._metrics.perplexity import ROLLING_METRICS
 from pytest_llmeval._metrics.perplexity import target_scores
+from pytest_llmeval._metrics.shapes import misfit
 from pytest_llmeval._metrics.standard_errors import pooled_stderr
 from pytest_llmeval._metrics.standard_errors import unweighted_stderr
 
@@ -56,6 +57,7 @@ __all__ = [
     "generation_score",
     "margin",
     "metrics_of",
+    "misfit",
     "pass_at_k",
     "pick",
     "pooled_stderr",

@@ -204,7 +204,7 @@ def _check_aggregation(spec: MetricSpec, definition: Definition, kind: Kind) -> 
     if callable(spec.aggregation):
         return
     name = _aggregation_name(spec, spec.aggregation, definition)
-    needed = _NEEDED.get(name, kind)
+    needed = NEEDED.get(name, kind)
     if needed != kind and (needed, kind) != ("number", "right"):
         raise ValueError(
             f"metric {spec.name} keeps {_IN_WORDS[kind]}, but aggregation {name} needs {_IN_WORDS[needed]}; "
@@ -269,7 +269,7 @@ _DEFAULTS: Mapping[OutputType, tuple[str, ...]] = MappingProxyType(
 )
 
 #: What an aggregation needs of each doc, where that is not up to the user.
-_NEEDED: Mapping[str, Kind] = MappingProxyType(
+NEEDED: Mapping[str, Kind] = MappingProxyType(
     {
         "bits_per_byte": "lengths",
         "bleu": "texts",

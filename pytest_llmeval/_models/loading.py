@@ -12,8 +12,10 @@ import logging
 import re
 import warnings
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,8 +33,13 @@ from pytest_llmeval._models.specs import Source
 
 Loaded = TypeVar("Loaded")
 
+_VERSION = tuple(map(int, transformers.__version__.split(".")[:2]))
+
 #: The keyword was renamed in transformers 4.56.
-DTYPE_KEYWORD = "dtype" if tuple(map(int, transformers.__version__.split(".")[:2])) >= (4, 56) else "torch_dtype"
+DTYPE_KEYWORD = "dtype" if _VERSION >= (4, 56) else "torch_dtype"
+
+#: From 5.0 on the error of weights whose shape is not the model's names none of them, but for a table that it logs.
+TELLS_SHAPES = _VERSION < (5, 0)
 
 #: What transformers says at loading that no score depends on.
 ADVISORY = re.compile(
@@ -46,6 +53,9 @@ ADVISORY = re.compile(
     "|LOAD REPORT"
     "|Some weights of "
 )
+
+#: How transformers colours the reports that it logs.
+_COLOURS = re.compile("\x1b\\[[0-9;]*m")
 
 
 class Loader:
@@ -77,10 +87,13 @@ class Loader:
     def model(self, config: Any, device: torch.device) -> Any:
         """The model on `device`, ready to answer. Raises ModelError for weights that are missing or do not fit."""
         keywords = self._place() | {"config": config, "output_loading_info": True, DTYPE_KEYWORD: self._dtype()}
+        if not TELLS_SHAPES:
+            keywords["ignore_mismatched_sizes"] = True
         if self.args.attn_implementation is not None:
             keywords["attn_implementation"] = self.args.attn_implementation
         read: Any = transformers.AutoModelForCausalLM.from_pretrained
         model, info = self._read("the weights", read, keywords)
+        self._check_shapes(info["mismatched_keys"])
         missing = sorted(info["missing_keys"])
         if missing:
             raise ModelError(
@@ -99,6 +112,17 @@ class Loader:
             return model.to(device).eval()
         except (RuntimeError, ValueError) as error:
             raise ModelError(f"model {self.source.place!r} does not fit on {device}: {_first_line(error)}") from None
+
+    def _check_shapes(self, mismatched: Iterable[Sequence[Any]]) -> None:
+        """Raise ModelError for weights of another shape than the config makes them: (name, saved shape, its shape)."""
+        odd = sorted((name, tuple(saved), tuple(made)) for name, saved, made in mismatched)
+        if odd:
+            name, saved, made = odd[0]
+            have = "has" if len(odd) == 1 else "have"
+            raise ModelError(
+                f"model {self.source.place!r}: {len(odd)} of its weights {have} not the shape that the config names, "
+                f"first {name}: saved is {saved}, expected {made}; take config and weights that were saved together"
+            )
 
     def _dtype(self) -> torch.dtype | str:
         return "auto" if self.args.dtype == "auto" else getattr(torch, self.args.dtype)
@@ -122,6 +146,8 @@ class Loader:
                 loaded = read(**keywords)
         except Exception as error:
             reason = str(error).strip() or type(error).__name__
+            if "above report" in reason and messages:
+                reason = f"{reason}\n{_COLOURS.sub('', messages[-1])}"
             hint = f" (nor is there such a folder in {Path.cwd()})" if self.source.kind == "hub" else ""
             raise ModelError(f"model {self.source.place!r}: {what} cannot be loaded: {reason}{hint}") from error
         for message in dict.fromkeys(messages):

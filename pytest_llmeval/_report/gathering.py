@@ -27,7 +27,7 @@ def gather(session: Session, selected: Iterable[tuple[str, str]] = ()) -> list[V
 
     `selected` are the gates that were to run, as (variant, node id): those without a verdict were not judged.
     """
-    gates = {key: GateLine(key[1], None) for key in selected}
+    gates = {key: GateLine(key[1], None, session.unjudged.get(key)) for key in selected}
     gates |= {key: GateLine(key[1], verdict) for key, verdict in session.verdicts.items()}
     return [
         _report(session, variant, [line for key, line in gates.items() if key[0] == variant])

@@ -31,10 +31,11 @@ class Writer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GateLine:
-    """A selected gate and what became of it; without a verdict it was not judged (the run was stopped)."""
+    """A selected gate and what became of it; without a verdict it was not judged, and `why` says why not, if known."""
 
     nodeid: str
     verdict: Verdict | None
+    why: str | None = None
 
     @property
     def outcome(self) -> str:
@@ -43,7 +44,7 @@ class GateLine:
     @property
     def sentence(self) -> str:
         if self.verdict is None:
-            return "the run ended, or its model failed, before it was judged"
+            return self.why or "the run ended before it was judged"
         return self.verdict.sentence
 
 

@@ -29,11 +29,12 @@ def read_metrics(
 ) -> tuple[MetricSpec, ...]:
     """The metrics of a task; those of its output type if it lists none.
 
-    `own_results`: the task has a `process_results`, so a metric is only the name of one of its numbers.
+    `own_results`: the task has a `process_results`, so a metric is only the name of one of its numbers, and without a
+    list any name will do.
     """
     value = typed.given(entries, "metric_list")
     if value is None:
-        return _metrics.default_metrics(output_type)
+        return () if own_results else _metrics.default_metrics(output_type)
     specs = []
     for position, table in enumerate(typed.tables(value, "metric_list")):
         key = f"metric_list[{position}]"

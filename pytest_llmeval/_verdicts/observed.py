@@ -14,6 +14,7 @@ from pytest_llmeval._gates import Bound
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
+from pytest_llmeval._results import number_name
 from pytest_llmeval._verdicts.verdict import Verdict
 from pytest_llmeval._verdicts.wording import basis
 from pytest_llmeval._verdicts.wording import docs_text
@@ -61,11 +62,13 @@ def lack_of_data(summary: Summary, missing: str | None) -> str | None:
     if missing:
         return missing
     if summary.errors:
-        return f"{docs_text(summary.errors)} could not be evaluated"
+        first = f"{', the first' * (summary.errors > 1)}: {summary.first_error}" if summary.first_error else ""
+        return f"{docs_text(summary.errors)} could not be evaluated{first}"
     if summary.n == 0:
         return "no docs were evaluated"
     if summary.nonfinite:
-        return f"{docs_text(summary.nonfinite)} got no usable number from the model (NaN)"
+        given = f" ({', '.join(summary.nonfinite_values)})" if summary.nonfinite_values else ""
+        return f"{docs_text(summary.nonfinite)} got no usable number from the model{given}"
     return None
 
 
@@ -80,15 +83,17 @@ def no_number(value: MetricValue) -> str | None:
     if value.n == 0:
         return f"no doc has a score for {value.metric}"
     if not math.isfinite(value.value):
-        return f"{value.metric} is not a finite number"
+        return f"{value.metric} {value.why or f'is {number_name(value.value)}, no finite number'}"
     return None
 
 
 def sentence_of(gate: Gate, summary: Summary, value: MetricValue) -> str:
     digits = _digits(gate, value.value)
     stderr = "" if value.stderr is None else f" +- {value.stderr:.4f}"
+    without = summary.n - value.n
+    lacking = f" ({docs_text(without)} without a score)" if without > 0 else ""
     shown = f"{name_of_value(value)} {value.value:.{digits}f}{stderr}"
-    return f"{summary.name}: {shown} {basis(summary, value.n)}, required {required(gate)}"
+    return f"{summary.name}: {shown} {basis(summary, value.n)}{lacking}, required {required(gate)}"
 
 
 def _digits(gate: Gate, value: float) -> int:

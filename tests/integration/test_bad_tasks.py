@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -187,6 +188,92 @@ def test_a_model_that_is_none(pytester: pytest.Pytester, suite: Path, model: str
     result.stdout.no_fnmatch_line("*Traceback*")
     result.stdout.no_fnmatch_line("*pytest_llmeval/*.py*")
     assert result.ret == 1
+
+
+OWN_SCORES = """\
+def score(doc, results):
+    return {SCORES}
+"""
+
+
+@pytest.fixture
+def scored(suite: Path) -> Callable[[str], None]:
+    """Lets a function of the task even give its docs' scores, an expression of `doc` and `results`."""
+    (suite / "all.yaml").unlink()
+    (suite / "hard.yaml").unlink()
+    break_task(suite, "metric_list:", "process_results: !function own.score\nmetric_list:")
+
+    def write(scores: str) -> None:
+        (suite / "own.py").write_text(OWN_SCORES.replace("{SCORES}", scores))
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        ("{'acc': 'right'}", "metric acc: process_results score gave 'right', and mean needs a number: *"),
+        ("{'acc': None}", "metric acc: process_results score gave None, and mean needs a number: *"),
+        ("{'acc': [1, 0]}", "metric acc: * gave [[]1, 0[]], and mean needs a number: *leave acc out where a doc has *"),
+        ("{'acc': 1, 'said': 'yes'}", "metric said: * gave 'yes', and mean needs a number: *list it in metric_list *"),
+        ("{'accuracy': 1}", "*gave {'accuracy': 1}, which has no score for a metric of metric_list (acc): *"),
+    ],
+)
+def test_scores_of_no_use_fail_their_doc(
+    pytester: pytest.Pytester, scored: Callable[[str], None], scores: str, message: str, workers: list[str]
+) -> None:
+    scored(f"{scores} if doc['label'] else {{'acc': 1}}")
+    result = pytester.runpytest("tasks", *workers)
+    result.stdout.fnmatch_lines_random(
+        [
+            f"even doc 1: task even, doc 1: {message}",
+            f"gate failed: *even: acc 1.0000 *; 5 docs could not be evaluated, the first: task even, doc 1: {message}",
+        ]
+    )
+    result.stdout.fnmatch_lines(["*1 failed, 5 passed, 5 errors*"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+    assert result.ret == 1
+
+
+def test_gates_alone_say_why_the_first_doc_failed(
+    pytester: pytest.Pytester, scored: Callable[[str], None], workers: list[str]
+) -> None:
+    scored("{'acc': 1 / (doc['label'] - 1)}")
+    result = pytester.runpytest("tasks", "-m", "llmeval_gate", *workers)
+    result.stdout.fnmatch_lines(
+        [
+            "gate failed: *even: acc -1.0000 *; 5 docs could not be evaluated, the first: task even, doc 1: *own.py:2: "
+            "process_results: score raised ZeroDivisionError: division by zero"
+        ]
+    )
+    assert result.ret == 1
+
+
+def test_a_score_that_is_no_finite_number_is_told_by_its_name_and_doc(
+    pytester: pytest.Pytester, scored: Callable[[str], None]
+) -> None:
+    scored("{'acc': float('-inf') if doc['label'] else 1}")
+    result = pytester.runpytest("tasks")
+    result.stdout.fnmatch_lines(
+        ["gate failed: *; acc is -inf: doc[[]1[]] has -inf", "even: acc,none is -inf: doc[[]1[]] has -inf"]
+    )
+    assert result.ret == 1
+
+
+def test_a_metric_that_some_docs_have_no_score_for(pytester: pytest.Pytester, scored: Callable[[str], None]) -> None:
+    """As the format has it; the gate says on how many docs it rests, the report which metric it is."""
+    scored("{'acc': 1, **({'hit': 1} if doc['label'] else {})}")
+    path = pytester.path / "tasks" / "even.yaml"
+    listed = "  - {metric: hit, aggregation: mean, higher_is_better: true}\nmetadata:"
+    path.write_text(path.read_text().replace("metadata:", listed))
+    result = pytester.runpytest("tasks", "--llmeval-fail-on=even.hit >= 0.5", "-v")
+    result.stdout.fnmatch_lines(
+        [
+            "gate passed: *even: hit 1.0000 +- 0.0000 on 5 of 10 docs (5 docs without a score), required >= 0.5",
+            "even: process_results gave no score for hit (5 of 10 docs)",
+        ]
+    )
+    assert result.ret == 0
 
 
 def test_a_result_of_an_unknown_name(pytester: pytest.Pytester, suite: Path) -> None:

@@ -86,7 +86,14 @@ class TestWriting:
         # Nothing is compared with a baseline that is being written.
         run.assert_outcomes(passed=19, skipped=3)
         run.stdout.fnmatch_lines(["baseline main: 20 docs of 2 tasks written to *.llmeval/baselines/main"])
-        run.stdout.fnmatch_lines(["*baseline 'main' is being written, there is nothing to compare with"])
+        run.stdout.fnmatch_lines(["*SKIPPED*baseline 'main' is being written, there is nothing to compare with"])
+        run.stdout.fnmatch_lines_random(
+            [
+                f"gate not judged: tasks/{name}.yaml::gate[[]acc.drop[]]: baseline 'main' is being written, there is "
+                "nothing to compare with"
+                for name in ("birds", "trees", "all")
+            ]
+        )
         assert suite2.scores("birds") == {doc: int(doc != 3) for doc in range(10)}
         assert "\n3 " in suite2.file("birds").read_text()
         assert " B A 1.5 0\n" in suite2.file("birds").read_text()
@@ -143,6 +150,15 @@ class TestWriting:
         run.stdout.fnmatch_lines(["ERROR: *birds.txt: not written: 10 docs got no usable number (NaN) (doc[[]0[]], *"])
         assert run.ret == 1
         assert suite2.file("birds").read_bytes() == before
+
+    def test_docs_in_error_are_told_with_the_first_reason(self, suite2: Suite, workers: list[str]) -> None:
+        rows = ['{"q": "a?", "label": 0}', '{"q": "b?", "label": 7}']
+        (suite2.pytester.path / "tasks" / "birds.jsonl").write_text("\n".join(rows))
+        run = suite2.run(BASELINE, UPDATE, "-m", "llmeval_gate", *workers)
+        run.stdout.fnmatch_lines(
+            ["ERROR: *birds.txt: not written: 1 doc could not be evaluated (doc[[]1[]]); * (task birds, doc 1, *7*)"]
+        )
+        assert run.ret == 1
 
     def test_a_part_does_not_mix_with_other_settings(self, suite2: Suite) -> None:
         suite2.write_baseline()

@@ -191,8 +191,26 @@ def test_a_checkpoint_that_lacks_weights_says_so_once_an_item(faults: FaultSuite
     message = f"model '{folder}' lacks 1 of its weights, which would be random: lm_head.weight"
     assert [line for line in run.printed.outlines if line.startswith("model ")] == [message] * 2
     run.printed.stdout.no_fnmatch_line("*During handling*")
-    run.printed.stdout.fnmatch_lines(["gate not judged: *: the run ended, or its model failed, before it was judged"])
+    run.printed.stdout.fnmatch_lines([f"gate not judged: *: {message}"])
     run.printed.stdout.fnmatch_lines(["*2 errors*"])
+
+
+def test_a_checkpoint_whose_weights_have_another_shape_says_which(faults: FaultSuite) -> None:
+    """As where a vocabulary was made larger and the config of the old one kept."""
+    faults.add("here", CHOICE, {"metadata": {"gates": ["acc >= 0"]}}, test=ONE)
+    folder = faults.pytester.path / "resized"
+    shutil.copytree(faults.checkpoint("bigram"), folder)
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace('"vocab_size": 8', '"vocab_size": 9'))
+    run = faults.run(model=folder)
+    message = (
+        f"model '{folder}': 2 of its weights have not the shape that the config names, first lm_head.weight: saved is "
+        "(8, 8), expected (9, 8); take config and weights that were saved together"
+    )
+    assert [line for line in run.printed.outlines if line.startswith("model ")] == [message] * 2
+    run.printed.stdout.fnmatch_lines([f"gate not judged: *: {message}", "*2 errors*"])
+    for trace in ("*Traceback*", "*During handling*", "*LOAD REPORT*", "*pytest_llmeval/*.py*"):
+        run.printed.stdout.no_fnmatch_line(trace)
 
 
 def test_a_traceback_shows_the_users_model_alone(faults: FaultSuite) -> None:
@@ -217,6 +235,7 @@ def test_a_traceback_shows_the_users_model_alone(faults: FaultSuite) -> None:
     run.printed.stdout.fnmatch_lines(["E * ZeroDivisionError: division by zero", "conftest.py:*: ZeroDivisionError"])
     for ours in ("*here.yaml:[0-9]*", "*pytest_llmeval*_run.py*", "*_evaluate.py*"):
         run.printed.stdout.no_fnmatch_line(ours)
+    run.printed.stdout.fnmatch_lines(["gate not judged: *: ZeroDivisionError: division by zero"])
     run.printed.stdout.fnmatch_lines(["*2 failed*"])
     # Where the call itself is what fails, there is no other place to show.
     faults.add("here", GENERATE, test=[{"q": "q", "a": "x"}])

@@ -125,7 +125,7 @@ class TestWindow:
         run.printed.stdout.fnmatch_lines(["*t doc 1: *continuation of 4 tokens*"])
         # The other docs are scored, and the gate does not pass over the lost one.
         run.printed.stdout.fnmatch_lines(["*1 failed, 1 passed, 1 error, 1 wrong*"])
-        run.printed.stdout.fnmatch_lines(["gate failed: *1 doc could not be evaluated"])
+        run.printed.stdout.fnmatch_lines(["gate failed: *1 doc could not be evaluated: *doc 1: *of 4 tokens*"])
         assert run.value("t", "acc,none") == 0.5
         assert run.printed.ret == 1
 

@@ -78,7 +78,7 @@ def test_half_precision_makes_no_ties(faults: FaultSuite) -> None:
     assert run.value("t", "acc,none") == 1.0
 
 
-NEVER_RIGHT = "docs without a usable loglikelihood (NaN), none of them right: "
+NEVER_RIGHT = "docs without a usable loglikelihood ({}), none of them right: {}"
 
 
 class TestNotANumber:
@@ -94,7 +94,7 @@ class TestNotANumber:
             [
                 "gate failed: *gate[[]acc[]]: a: acc 0.0000 *; 3 docs got no usable number from the model (NaN)",
                 "gate failed: *gate[[]acc_norm[]]: *; 3 docs got no usable number from the model (NaN)",
-                f"{NEVER_RIGHT}a 3",
+                NEVER_RIGHT.format("NaN", "a 3"),
                 "*2 failed, 3 wrong*",
             ]
         )
@@ -127,9 +127,14 @@ class TestNotANumber:
         assert math.isnan(run.value("e", "perplexity,none"))
         assert [run.value(name, "perplexity,none") for name in "fg"] == [math.inf, math.inf]
         run.printed.stdout.fnmatch_lines(
-            ["gate failed: tasks/e.yaml*; 1 doc got no usable number from the model (NaN)"]
-            + [f"gate failed: tasks/{name}.yaml*; perplexity is not a finite number" for name in "fg"]
-            + [f"{NEVER_RIGHT}b 1, d 1, e 1"]
+            [
+                "gate failed: tasks/e.yaml*; 1 doc got no usable number from the model (NaN)",
+                "gate failed: tasks/f.yaml*; perplexity is inf: doc[[]1[]] has -inf",
+                "gate failed: tasks/g.yaml*; perplexity is inf, no finite number",
+                NEVER_RIGHT.format("NaN", "b 1, e 1"),
+                NEVER_RIGHT.format("-inf for every choice", "d 1"),
+                "f: perplexity,none is inf: doc[[]1[]] has -inf",
+            ]
         )
 
     def add_choices(self, faults: FaultSuite, name: str, lls: Sequence[str], gold: int) -> None:

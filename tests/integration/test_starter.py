@@ -60,7 +60,7 @@ def test_against_the_good_model(pytester: pytest.Pytester, starter_models: Path)
 
     At .95 a subject of 80 docs must lose about a fifth more than the margin for that to show.
     """
-    options = ["--llmeval-baseline=good"]
+    options = [f"--llmeval-baseline={pytester.path / 'good'}"]
     assert failed_gates(pytester, starter_models, "good", *options, "--llmeval-update-baseline") == (set(), 0)
     for subjects in ("letters", "animals", "calendar", "capitals", "comparisons", "elements", "opposites"):
         options.append(f"--llmeval-fail-on=starter_{subjects}.acc >= baseline - 0.05 as drop")

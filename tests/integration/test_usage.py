@@ -185,10 +185,22 @@ def test_a_word_that_an_ini_key_does_not_take(
     result.stderr.fnmatch_lines([f"ERROR: ini {setting.split('=')[0]}: expected {expected}"])
 
 
-def test_ini_gates_that_select_nothing_are_told(pytester: pytest.Pytester, suite: Path) -> None:
-    result = pytester.runpytest("tasks/even.yaml", "-o", "llmeval_gates=evne.acc >= 0.9", "-m", "llmeval_gate")
+@pytest.mark.parametrize("verbosity", ["-v", "", "-q", "-qq"])
+def test_ini_gates_that_select_nothing_are_told(
+    pytester: pytest.Pytester, suite: Path, verbosity: str, workers: list[str]
+) -> None:
+    gate = "-ollmeval_gates=evne.acc >= 0.9"
+    result = pytester.runpytest("tasks/even.yaml", gate, "-m", "llmeval_gate", *filter(None, [verbosity]), *workers)
     assert result.ret == 0
     result.stdout.fnmatch_lines(["llmeval_gates: 1 of 1 select nothing of this run: 'evne.acc >= 0.9'"])
+
+
+def test_ini_gates_that_are_deselected_are_no_idle_ones(
+    pytester: pytest.Pytester, suite: Path, workers: list[str]
+) -> None:
+    result = pytester.runpytest("tasks/even.yaml", "-ollmeval_gates=even.acc >= 0.9 as high", "-k", "doc", *workers)
+    assert result.ret == 0
+    result.stdout.no_fnmatch_line("*select nothing*")
 
 
 @pytest.mark.parametrize("setting", ["-ollmeval_gates=ev*.acuracy >= 0.9", "--llmeval-fail-on=tag:stem.acuracy >= 0.9"])

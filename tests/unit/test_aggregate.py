@@ -105,19 +105,61 @@ def test_the_median_of_two_lies_between_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lls", "value"), [([-1.0, math.nan], math.nan), ([-1.0, -math.inf], math.inf), ([-800.0], math.inf)]
+    ("lls", "value", "why"),
+    [
+        ([-1.0, math.nan], math.nan, "is NaN: doc[1] has NaN"),
+        ([-1.0, -math.inf, -math.inf], math.inf, "is inf: doc[1] has -inf"),
+        ([-800.0], math.inf, None),
+        ([-1.0], math.e, None),
+    ],
 )
-def test_what_is_not_finite_stays_so(lls: list[float], value: float) -> None:
-    found = only(summarize(task("loglikelihood", "perplexity"), results(perplexity=lls)))
+def test_what_is_not_finite_stays_so(lls: list[float], value: float, why: str | None) -> None:
+    summary = summarize(task("loglikelihood", "perplexity"), results(perplexity=lls))
+    found = only(summary)
     assert found.value == pytest.approx(value, nan_ok=True)
-    assert found.stderr is None
+    assert (found.stderr, found.why) == (None, why)
+    assert summary.notes == (() if why is None else (f"perplexity,none {why}",))
+
+
+def test_what_the_model_gave_is_told_once() -> None:
+    docs = [DocResult(0, {"none": {"perplexity": math.nan}}, nonfinite="NaN")]
+    summary = summarize(task("loglikelihood", "perplexity"), docs)
+    assert only(summary).why is None
+    assert summary.notes == ("docs without a usable loglikelihood (NaN), none of them right: 1",)
+
+
+def test_what_the_model_gave_is_told_by_its_name() -> None:
+    given = ["NaN", "inf", "NaN", "", "-inf for every choice"]
+    docs = [DocResult(doc, {"none": {"acc": 0.0}}, nonfinite=name) for doc, name in enumerate(given)]
+    summary = summarize(task("multiple_choice", "acc"), docs)
+    assert (summary.nonfinite, summary.nonfinite_values) == (4, ("NaN", "inf", "-inf for every choice"))
+    assert summary.notes == (
+        "docs without a usable loglikelihood (NaN), none of them right: 2",
+        "docs without a usable loglikelihood (inf), none of them right: 1",
+        "docs without a usable loglikelihood (-inf for every choice), none of them right: 1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ("no gold", "task t, doc 1: no gold"),
+        ("task t, doc 1: no gold", "task t, doc 1: no gold"),
+        ("t.py:3: doc_to_text: f raised E: two\n  lines", "task t, doc 1: t.py:3: doc_to_text: f raised E: two lines"),
+        ("x" * 999, f"task t, doc 1: {'x' * 400}..."),
+    ],
+)
+def test_the_first_error_is_kept_in_one_line(error: str, told: str) -> None:
+    docs = [DocResult(0, {"none": {"acc": 1.0}}), DocResult(1, {}, error=error), DocResult(2, {}, error="another")]
+    assert summarize(task("multiple_choice", "acc"), docs).first_error == told
+    assert summarize(task("multiple_choice", "acc"), docs[:1]).first_error is None
 
 
 def test_docs_with_an_error_are_counted_and_left_out() -> None:
     docs = [
         DocResult(0, {"none": {"acc": 1.0}}),
         DocResult(1, {}, error="no gold"),
-        DocResult(2, {"none": {"acc": 0.0}}, nonfinite=True, truncated=4),
+        DocResult(2, {"none": {"acc": 0.0}}, nonfinite="NaN", truncated=4),
         DocResult(3, {"none": {"acc": 1.0}}, cut_off=2),
     ]
     summary = summarize(task("multiple_choice", "acc"), docs)
@@ -151,6 +193,18 @@ def test_process_results_may_leave_a_metric_out_and_add_others() -> None:
     assert (extra.value, extra.n, extra.higher_is_better) == (2.0, 3, None)
     assert math.isnan(f1.value)
     assert summary.notes[0].startswith("f1,none cannot be computed: ")
+    assert summary.notes[1:] == ("process_results gave no score for em (1 of 3 docs)",)
+
+
+def test_what_process_results_leaves_out_is_told() -> None:
+    listed = [MetricSpec(f"m{i}", aggregation="mean") for i in range(8)]
+    own = task("generate_until", *listed, process_results=len)
+    summary = summarize(own, results(m0=[1, 1], m1=[1, None]))
+    assert summary.notes == (
+        "process_results gave no score for m1 (1 of 2 docs), m2 (any doc), m3 (any doc), m4 (any doc), m5 (any doc), "
+        "and 2 more",
+    )
+    assert summarize(own, []).notes == ()
 
 
 def own_total(items: Sequence[float]) -> float:
@@ -190,6 +244,7 @@ def test_an_aggregation_that_fails_is_nan_with_a_note() -> None:
     summary = summarize(task("multiple_choice", MetricSpec("acc", aggregation=fails)), results(acc=[1.0]))
     assert math.isnan(only(summary).value)
     assert "aggregation: fails raised IndexError" in summary.notes[0]
+    assert summary.notes[0] == f"acc,none {only(summary).why}"
 
 
 MAJORITY = FilterSpec("maj", (FilterStep("majority_vote"), FilterStep("take_first")))
@@ -263,7 +318,7 @@ def test_members_are_averaged_as_leaves() -> None:
     assert value.value == pytest.approx((0.75 + 0.25 + 0) / 3)
 
 
-def summary_with(name: str, *values: MetricValue, **counts: int) -> tuple[Task, Summary]:
+def summary_with(name: str, *values: MetricValue, **counts: Any) -> tuple[Task, Summary]:
     n = values[0].n if values else 0
     return task(name=name), Summary(name, name, None, counts.pop("num_fewshot", 0), n, n, values, **counts)
 
@@ -280,13 +335,33 @@ def test_every_filter_has_a_value_unless_some_are_named() -> None:
 
 def test_what_the_members_do_not_agree_on_is_left_open() -> None:
     members = [
-        summary_with("a", MetricValue("m", "none", 0.5, None, True, 4), num_fewshot=5, nonfinite=1, errors=2),
+        summary_with(
+            "a",
+            MetricValue("m", "none", 0.5, None, True, 4),
+            num_fewshot=5,
+            nonfinite=1,
+            nonfinite_values=("NaN",),
+            errors=2,
+            first_error="task a, doc 3: no gold",
+        ),
         summary_with("b", MetricValue("m", "none", math.nan, 0.1, False, 4), num_fewshot=0, truncated=3, cut_off=4),
     ]
     summary = summarize_group(group(GroupMetric("m")), members)
     assert math.isnan(only(summary).value)
     assert (only(summary).stderr, only(summary).higher_is_better, summary.num_fewshot) == (None, None, None)
     assert (summary.nonfinite, summary.errors, summary.truncated, summary.cut_off) == (1, 2, 3, 4)
+    assert (summary.nonfinite_values, summary.first_error) == (("NaN",), "task a, doc 3: no gold")
+    assert only(summary).why == "is NaN: in b it is NaN"
+    assert summary.notes == ("m,none is NaN: in b it is NaN",)
+
+
+def test_a_group_says_which_doc_made_its_number_infinite() -> None:
+    lls = {"fine": [-1.0, -2.0], "odd": [-1.0, -math.inf]}
+    tasks = [task("loglikelihood", "perplexity", name=name) for name in lls]
+    members = [(own, summarize(own, results(perplexity=lls[own.name]))) for own in tasks]
+    summary = summarize_group(group(GroupMetric("perplexity")), members)
+    assert only(summary).value == math.inf
+    assert only(summary).why == "is inf: in odd it is inf: doc[1] has -inf"
 
 
 def test_a_group_without_metrics_has_no_values() -> None:

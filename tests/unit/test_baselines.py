@@ -299,17 +299,21 @@ class TestUpdating:
         assert [one["name"] for one in update([result(1)], new, n_total=2).header.models] == ["m", "other"]
 
     @pytest.mark.parametrize(
-        ("wrong", "message"),
+        ("wrong", "what", "reason"),
         [
-            (DocResult(1, {}, error="gold is 7"), r"not written: 1 doc could not be evaluated \(doc\[1\]\)"),
-            (result(1, nonfinite=True), r"1 doc got no usable number \(NaN\) \(doc\[1\]\)"),
-            (result(1, math.nan), r"1 doc got no usable number"),
-            (result(1, -math.inf), r"1 doc got no usable number"),
+            (DocResult(1, {}, error="gold is 7"), "could not be evaluated", " (task t, doc 1: gold is 7)"),
+            (result(1, nonfinite="inf"), "got no usable number (inf)", ""),
+            (result(1, math.nan), "got no usable number (NaN)", ""),
+            (result(1, -math.inf), "got no usable number (-inf)", ""),
+            (result(1, [-math.inf, 3]), "got no usable number (-inf)", ""),
         ],
     )
-    def test_unsound_answers_are_not_written(self, wrong: DocResult, message: str) -> None:
-        with pytest.raises(BaselineError, match=message):
+    def test_unsound_answers_are_not_written(self, wrong: DocResult, what: str, reason: str) -> None:
+        with pytest.raises(BaselineError) as error:
             update([result(0), wrong])
+        assert str(error.value) == (
+            f"b/t.txt: not written: 1 doc {what} (doc[1]); a baseline holds sound answers only{reason}"
+        )
 
     def test_what_changed_is_counted(self) -> None:
         old = update([result(i) for i in range(3)])

@@ -254,7 +254,7 @@ class TestRefusals:
     def test_numbers_that_are_none(self, case: Case) -> None:
         own = task("perplexity", kind="loglikelihood")
         verdict = case.add(own, [-1.0, math.nan], [-1.0, -1.0]).judge("perplexity <= baseline + 5%")
-        assert (verdict.outcome, verdict.sentence.split("; ")[-1]) == ("failed", "perplexity is not a finite number")
+        assert (verdict.outcome, verdict.sentence.split("; ")[-1]) == ("failed", "perplexity is NaN: doc[1] has NaN")
 
     def test_the_docs_must_be_known(self, case: Case) -> None:
         summary = summarize_task(task(), docs(task(), hits(3)), n_total=3, num_fewshot=None, bootstrap_iters=0)

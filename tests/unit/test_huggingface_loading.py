@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import shutil
@@ -22,8 +23,11 @@ from pytest_llmeval._engine import GenerationKwargs
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models import load_model
 from pytest_llmeval._models import wrap_model
+from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.devices import share_processors
 from pytest_llmeval._models.huggingface import window_of
+from pytest_llmeval._models.loading import Loader
+from pytest_llmeval._models.specs import Source
 
 
 CPU = {"device": "cpu"}
@@ -132,6 +136,38 @@ class TestRefused:
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
         with pytest.raises(ModelError, match=r"lacks 1 of its weights, which would be random: transformer\.h"):
             load(folder).prepare()
+
+    @pytest.mark.parametrize(
+        ("changed", "message"),
+        [
+            (
+                {"transformer.wte.weight": (9, 8)},
+                "1 of its weights has not the shape that the config names, first transformer.wte.weight: saved is "
+                "(9, 8), expected (8, 8); take config and weights that were saved together",
+            ),
+            (
+                {"transformer.wte.weight": (9, 8), "transformer.h.0.mlp.c_fc.weight": (8, 5)},
+                "2 of its weights have not the shape that the config names, first transformer.h.0.mlp.c_fc.weight: "
+                "saved is (8, 5), expected (8, 4); take config and weights that were saved together",
+            ),
+        ],
+    )
+    def test_weights_of_another_shape(self, folder: Path, changed: dict[str, Any], message: str) -> None:
+        weights = load_file(folder / "model.safetensors")
+        weights |= {name: torch.zeros(shape) for name, shape in changed.items()}
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+        with pytest.raises(ModelError) as error:
+            load(folder).prepare()
+        assert str(error.value) == f"model '{folder}': {message}"
+
+    def test_a_reason_that_stands_in_a_report_is_told_with_it(self) -> None:
+        def read(**_: Any) -> None:
+            logging.getLogger("transformers.core").warning("\x1b[1mLOAD REPORT\x1b[0m\nw | CONVERSION")
+            raise RuntimeError("See the above report!")
+
+        loader = Loader(Source("folder", "m"), ModelArgs())
+        with pytest.raises(ModelError, match=r"loaded: See the above report!\nLOAD REPORT\nw \| CONVERSION$"):
+            loader._read("the weights", read, {})
 
     def test_weights_without_use_are_a_warning(self, folder: Path) -> None:
         weights = load_file(folder / "model.safetensors")

@@ -281,7 +281,7 @@ class TestWhatHasNoTest:
 
 class TestADocWithoutANumber:
     def test_an_error_and_a_nan_fail_whatever_follows(self) -> None:
-        for broken in (DocResult(5, {}, error="no gold"), DocResult(5, {"none": {"acc": 0.0}}, nonfinite=True)):
+        for broken in (DocResult(5, {}, error="no gold"), DocResult(5, {"none": {"acc": 0.0}}, nonfinite="NaN")):
             stream = Stream().add(task(), [1.0] * 100)
             stream.columns[0][1][5] = broken
             assert stream.proof("acc >= 0.9", 5) is None

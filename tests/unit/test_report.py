@@ -240,12 +240,13 @@ PASSED = GateLine("t.yaml::gate[acc]", Verdict("passed", "anatomy: acc 0.4000 ov
 FAILED = GateLine("t.yaml::gate[acc_norm]", Verdict("failed", "anatomy: acc_norm 0.5000 over 10 docs, required > 0.5"))
 UNSURE = GateLine("t.yaml::gate[low]", Verdict("inconclusive", "anatomy: acc 0.4000, too few docs to tell"))
 SKIPPED = GateLine("t.yaml::gate[late]", None)
+EXCUSED = GateLine("t.yaml::gate[acc.drop]", None, "baseline 'main' is being written")
 REPORT = VariantReport("ckpt-1000", [ANATOMY], {}, [PASSED, FAILED, UNSURE, SKIPPED], answered=20, wrong=8)
 
 HEAD = ["=== llmeval: ckpt-1000 ==="]
 FAILURE = "gate failed: t.yaml::gate[acc_norm]: anatomy: acc_norm 0.5000 over 10 docs, required > 0.5"
 OPEN = [
-    "gate not judged: t.yaml::gate[late]: the run ended, or its model failed, before it was judged",
+    "gate not judged: t.yaml::gate[late]: the run ended before it was judged",
     "gate inconclusive: t.yaml::gate[low]: anatomy: acc 0.4000, too few docs to tell",
 ]
 PASS = "gate passed: t.yaml::gate[acc]: anatomy: acc 0.4000 over 10 docs, required >= 0.3"
@@ -255,6 +256,11 @@ COUNTS = ["gates: 1 failed, 1 not judged, 1 inconclusive, 1 passed", "wrong answ
 def test_the_usual_report() -> None:
     table = result_table([ANATOMY], {}).split("\n")
     assert written(REPORT) == [*HEAD, *table, "", FAILURE, *OPEN, *COUNTS]
+
+
+def test_why_a_gate_was_not_judged() -> None:
+    line = "gate not judged: t.yaml::gate[acc.drop]: baseline 'main' is being written"
+    assert written(VariantReport("m", [], {}, [EXCUSED])) == [line, "gates: 1 not judged"]
 
 
 def test_verbose_adds_gates_that_passed() -> None:
@@ -466,6 +472,7 @@ class StandIn:
     def __init__(self, **owners: Task | Group) -> None:
         self.evaluation = SimpleNamespace(ledger=Ledger())
         self.verdicts: dict[tuple[str, str], Verdict] = {}
+        self.unjudged: dict[tuple[str, str], str] = {}
         self.model_names = {"": "tiny", "new": "new"}
         self.models = SimpleNamespace(choices=())
         self.tasks = {name: a_task(name) for name in ("a", "b", "c")}
@@ -501,12 +508,13 @@ def test_a_session_of_two_models() -> None:
     session.answer("new", "a", True, True)
     session.answer("", "b", False)
     session.verdicts["", "a.yaml::gate[acc]"] = verdict = Verdict("passed", "fine")
+    session.unjudged["new", "a.yaml::gate[new-acc]"] = "it was skipped"
     first, second = gather(session, [("", "a.yaml::gate[acc]"), ("new", "a.yaml::gate[new-acc]")])
     assert (first.name, first.answered, first.wrong) == ("tiny", 3, 2)
     assert [one.name for one in first.summaries] == ["a", "b"]
     assert first.gates == [GateLine("a.yaml::gate[acc]", verdict)]
     assert (second.name, second.answered, second.wrong) == ("new", 2, 0)
-    assert second.gates == [GateLine("a.yaml::gate[new-acc]", None)]
+    assert second.gates == [GateLine("a.yaml::gate[new-acc]", None, "it was skipped")]
 
 
 def test_a_group_brings_its_inner_groups_and_tasks() -> None:

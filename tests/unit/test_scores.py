@@ -52,14 +52,15 @@ def items(result: DocResult, name: str = "none") -> Mapping[str, Any]:
 @pytest.mark.parametrize(
     ("values", "gold", "acc", "nonfinite"),
     [
-        ((NAN, NAN, NAN, NAN), 0, 0.0, True),
-        ((-3.2, NAN, -1.0), 1, 0.0, True),
-        ((-INF, -2.0), 1, 1.0, False),
-        ((-INF, -INF), 0, 0.0, True),
-        ((-1.0, INF), 1, 0.0, True),
+        ((NAN, NAN, NAN, NAN), 0, 0.0, "NaN"),
+        ((-3.2, NAN, -1.0), 1, 0.0, "NaN"),
+        ((-INF, -2.0), 1, 1.0, ""),
+        ((-INF, -INF), 0, 0.0, "-inf for every choice"),
+        ((-1.0, INF), 1, 0.0, "inf"),
+        ((-INF, INF), 1, 0.0, "inf"),
     ],
 )
-def test_nan_is_counted_and_never_right(values: tuple[float, ...], gold: int, acc: float, nonfinite: bool) -> None:
+def test_nan_is_counted_and_never_right(values: tuple[float, ...], gold: int, acc: float, nonfinite: str) -> None:
     choices = [f"c{i}" for i in range(len(values))]
     result = score_doc(task("multiple_choice"), 3, choice_doc(gold, *choices), lls(*values, greedy=True))
     assert items(result) == {"acc": acc, "acc_norm": acc}
@@ -70,17 +71,30 @@ def test_nan_of_the_unconditional_requests_is_counted_too() -> None:
     of_both = task("multiple_choice", "acc", "acc_mutual_info")
     result = score_doc(of_both, 0, choice_doc(0, "a", "b"), lls(-1.0, -2.0, NAN, -2.0))
     assert items(result) == {"acc": 1.0, "acc_mutual_info": 0.0}
-    assert (result.correct, result.nonfinite) == (False, True)
+    assert (result.correct, result.nonfinite) == (False, "NaN")
 
 
 @pytest.mark.parametrize("output_type", ["loglikelihood", "loglikelihood_rolling"])
 def test_nan_of_a_text_is_counted(output_type: OutputType) -> None:
     answer = NAN if output_type == "loglikelihood_rolling" else Loglikelihood(NAN, True)
     result = score_doc(task(output_type), 0, doc(references=("a b",)), [[answer]])
-    assert result.nonfinite
+    assert result.nonfinite == "NaN"
     assert not result.correct
     kept = items(result)
     assert math.isnan(kept["perplexity"] if output_type == "loglikelihood" else kept["word_perplexity"][0])
+
+
+@pytest.mark.parametrize(
+    ("output_type", "metric"), [("loglikelihood", "perplexity"), ("loglikelihood_rolling", "bits_per_byte")]
+)
+def test_a_text_that_is_impossible_has_a_number_and_one_that_is_certain_beyond_all_has_none(
+    output_type: OutputType, metric: str
+) -> None:
+    for ll, nonfinite in ((-INF, ""), (INF, "inf")):
+        answer = ll if output_type == "loglikelihood_rolling" else Loglikelihood(ll, False)
+        result = score_doc(task(output_type, metric), 0, doc(references=("a",)), [[answer]])
+        assert result.nonfinite == nonfinite
+        assert items(result)[metric] in (ll, [ll, 1])
 
 
 def test_mutual_information_uses_the_second_half() -> None:
@@ -256,7 +270,8 @@ def own_results(doc: dict[str, Any], results: list[Any]) -> dict[str, Any]:
 
 def test_process_results_gets_doc_and_plain_answers() -> None:
     data = {"q": "x", "label": 1}
-    own = task("multiple_choice", MetricSpec("hit"), process_results=own_results)
+    taken = (MetricSpec("pair", aggregation=len), MetricSpec("all", aggregation=len))
+    own = task("multiple_choice", "hit", *taken, process_results=own_results)
     result = score_doc(own, 0, choice_doc(1, "a", "b", data=data), lls(-2.0, -1.0))
     assert items(result) == {"hit": True, "pair": [1, 1], "all": {"greedy": [False, False]}}
     assert result.correct is True
@@ -264,17 +279,19 @@ def test_process_results_gets_doc_and_plain_answers() -> None:
 
 
 def test_process_results_of_nan_says_nothing() -> None:
-    own = task("multiple_choice", MetricSpec("hit"), process_results=own_results)
+    taken = (MetricSpec("pair", aggregation=len), MetricSpec("all", aggregation=len))
+    own = task("multiple_choice", "hit", *taken, process_results=own_results)
     result = score_doc(own, 0, choice_doc(0, "a", "b", data={"label": 0}), lls(NAN, NAN))
     assert math.isnan(items(result)["hit"])
-    assert (result.correct, result.nonfinite) == (False, True)
+    assert (result.correct, result.nonfinite) == (False, "NaN")
 
 
 def test_process_results_of_texts_gets_the_filtered_text() -> None:
     def own(doc: Mapping[str, Any], results: list[str]) -> dict[str, Any]:
         return {"text": results, "kind": type(results[0]).__name__}
 
-    by_text = task("generate_until", filters=GSM8K_FILTERS, process_results=own)
+    taken = (MetricSpec("text", aggregation=len), MetricSpec("kind", aggregation=len))
+    by_text = task("generate_until", *taken, filters=GSM8K_FILTERS, process_results=own)
     result = score_doc(by_text, 0, doc(), [[Generation("#### 3")]])
     assert items(result, "strict-match") == {"text": ["3"], "kind": "str"}
 
@@ -292,6 +309,92 @@ def test_process_results_that_fails_is_the_docs_error(function: Any, reason: str
     assert result.scores == {}
     with pytest.raises(ValueError, match=reason):
         raise ValueError(result.error)
+
+
+def judged(name: str, item: Any, *metrics: MetricSpec) -> DocResult:
+    """A doc for which the task's function gives one item."""
+
+    def score(doc: Mapping[str, Any], results: list[str]) -> dict[str, Any]:
+        return {name: item}
+
+    return score_doc(task("generate_until", *metrics, process_results=score), 3, doc(), [["a"]])
+
+
+EM = MetricSpec("em", aggregation="mean")
+
+
+@pytest.mark.parametrize(
+    ("name", "item", "metric", "reason"),
+    [
+        ("em", "yes", EM, "'yes', and mean needs a number: return that, or leave em out where a doc has none"),
+        ("em", None, EM, "None, and mean needs a number: return that, or leave em out where a doc has none"),
+        ("em", (1, 0), EM, "[1, 0], and mean needs a number: return that, or leave em out where a doc has none"),
+        (
+            "f1",
+            0.5,
+            MetricSpec("f1"),
+            "0.5, and f1 needs [right label, predicted label]: return that, or leave f1 out where a doc has none",
+        ),
+    ],
+)
+def test_a_score_that_its_aggregation_cannot_take(name: str, item: Any, metric: MetricSpec, reason: str) -> None:
+    result = judged(name, item, metric)
+    assert result.error == f"task t, doc 3: metric {name}: process_results score gave {reason}"
+    assert result.scores == {}
+
+
+def test_a_score_that_no_list_names_needs_a_number() -> None:
+    result = judged("said", "Lima")
+    assert result.error == (
+        "task t, doc 3: metric said: process_results score gave 'Lima', and mean needs a number: return that, leave it "
+        "out, or list it in metric_list with an aggregation that takes it"
+    )
+    assert items(judged("said", 0.5)) == {"said": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("metric", "item", "kept"),
+    [
+        (MetricSpec("word_perplexity"), (-2.5, 3), [-2.5, 3]),
+        (MetricSpec("bleu"), (["a", "b"], "a"), [["a", "b"], "a"]),
+        (MetricSpec("mcc"), ("yes", "no"), ["yes", "no"]),
+        (MetricSpec("em", aggregation=len), "yes", "yes"),
+        (MetricSpec("em", aggregation=len), None, None),
+        (MetricSpec("em", aggregation=len), {"answer": [1, "a"]}, {"answer": [1, "a"]}),
+        (MetricSpec("em", aggregation="bypass"), None, None),
+        (EM, -INF, -INF),
+    ],
+)
+def test_a_score_that_its_aggregation_takes(metric: MetricSpec, item: Any, kept: Any) -> None:
+    assert items(judged(metric.name, item, metric)) == {metric.name: kept}
+
+
+def test_process_results_may_leave_out_some_metrics_of_the_list_and_not_all() -> None:
+    listed = (EM, MetricSpec("f1", aggregation="mean"))
+    assert items(judged("em", 1, *listed)) == {"em": 1}
+    assert judged("acc", 1, *listed).error == (
+        "task t, doc 3: process_results score gave {'acc': 1}, which has no score for a metric of metric_list (em, "
+        "f1): return one under such a name"
+    )
+    empty = task("generate_until", EM, process_results=lambda doc, results: {})
+    assert (score_doc(empty, 0, doc(), [["a"]]).error or "").startswith(
+        "task t, doc 0: process_results <lambda> gave {}, which has no score"
+    )
+
+
+@pytest.mark.parametrize("given", [None, "right", [1, 2], {"half": "x"}])
+def test_what_a_metric_function_gives_must_fit_too(given: Any) -> None:
+    def half(predictions: list[str], references: list[str]) -> Any:
+        return given
+
+    shown = "'x'" if isinstance(given, dict) else repr(given)
+    result = score_doc(task("generate_until", MetricSpec("half", function=half)), 0, doc(references=("a",)), [["a"]])
+    assert result.error == (
+        f"task t, doc 0: metric half: its function gave {shown}, and mean needs a number: return that, or name an "
+        "aggregation for it"
+    )
+    owned = task("generate_until", MetricSpec("half", function=half, aggregation=len))
+    assert score_doc(owned, 0, doc(references=("a",)), [["a"]]).error is None
 
 
 def test_a_score_outside_of_the_range_that_the_task_names() -> None:
@@ -343,7 +446,7 @@ def test_process_results_of_choices_needs_no_gold() -> None:
     own = task("multiple_choice", process_results=lambda doc, results: {"n": len(results)})
     result = score_doc(own, 0, choice_doc([], "a", "b"), lls(-1.0, -2.0))
     assert items(result) == {"n": 2}
-    assert not result.nonfinite
+    assert result.nonfinite == ""
 
 
 def test_truncations_and_length_ends_are_counted() -> None:

@@ -575,6 +575,7 @@ def test_a_task_with_process_results_names_its_numbers_freely(tmp_path: Path) ->
     text = GENERATE.replace("doc_to_target: answer\n", "process_results: !function utils.score\n")
     found = task(tmp_path, f"{text}metric_list:\n  - {{metric: em, aggregation: mean, hf_evaluate: true}}\n")
     assert [metric.name for metric in found.metrics] == ["em"]
+    assert task(tmp_path, text).metrics == ()
     assert found.doc_to_target is None
     assert complaint(tmp_path, f"{text}metric_list:\n  - metric: em\n") == (
         "t.yaml:7: metric_list[0]: metric 'em' comes from process_results, so it needs an aggregation, such as mean"

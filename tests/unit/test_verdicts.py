@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,14 @@ def test_a_part_of_the_docs_is_judged_and_said() -> None:
     assert (verdict.numbers["docs"], verdict.numbers["docs_total"]) == (100, 1221)
 
 
+def test_docs_without_a_score_are_said() -> None:
+    verdict = judge(gate("em >= 0.35"), summary(value(0.4, metric="em", n=100), n=135))
+    assert verdict.outcome == "passed"
+    assert verdict.sentence == (
+        "mmlu_anatomy: em 0.4000 +- 0.0431 on 100 of 135 docs (35 docs without a score), required >= 0.35"
+    )
+
+
 def test_one_doc_and_many_tasks() -> None:
     one = summary(value(1.0, n=1, stderr=None), n=1, n_total=1)
     assert " over 1 doc, " in judge(gate("acc >= 0.35"), one).sentence
@@ -154,15 +163,32 @@ NOTHING_PASSES = {
     "no docs but a value": ("no docs were evaluated", summary(value(1.0, n=0), n=0)),
     "another metric": ("there is no metric acc (there are: f1,none)", summary(value(1.0, metric="f1"))),
     "no metric": ("there is no metric acc (there are: none)", summary()),
-    "a NaN value": ("acc is not a finite number", summary(value(math.nan))),
-    "an infinite value": ("acc is not a finite number", summary(value(math.inf))),
+    "a NaN value": ("acc is NaN, no finite number", summary(value(math.nan))),
+    "an infinite value": ("acc is inf, no finite number", summary(value(math.inf))),
+    "a value below all": ("acc is -inf, no finite number", summary(value(-math.inf))),
+    "a value of which is known why": (
+        "acc is NaN: doc[3] has NaN",
+        summary(replace(value(math.nan), why="is NaN: doc[3] has NaN")),
+    ),
     "a metric of no doc": ("no doc has a score for acc", summary(value(1.0, n=0))),
     "NaN from the model": (
         "3 docs got no usable number from the model (NaN)",
-        summary(value(1.0), nonfinite=3),
+        summary(value(1.0), nonfinite=3, nonfinite_values=("NaN",)),
+    ),
+    "impossible choices and NaN from the model": (
+        "3 docs got no usable number from the model (-inf for every choice, NaN)",
+        summary(value(1.0), nonfinite=3, nonfinite_values=("-inf for every choice", "NaN")),
     ),
     "all docs in error": ("3 docs could not be evaluated", summary(n=0, errors=3)),
     "a doc in error": ("1 doc could not be evaluated", summary(value(1.0), errors=1)),
+    "a doc in error of which is known why": (
+        "1 doc could not be evaluated: task t, doc 4: no gold",
+        summary(value(1.0), errors=1, first_error="task t, doc 4: no gold"),
+    ),
+    "docs in error of which one is known why": (
+        "2 docs could not be evaluated, the first: task t, doc 4: no gold",
+        summary(value(1.0), errors=2, first_error="task t, doc 4: no gold"),
+    ),
 }
 
 
@@ -191,7 +217,7 @@ def test_no_numbers_at_all() -> None:
 
 
 def test_numbers_are_in_the_sentence_even_if_they_do_not_count() -> None:
-    verdict = judge(gate("acc >= 0.35"), summary(value(0.5), nonfinite=2))
+    verdict = judge(gate("acc >= 0.35"), summary(value(0.5), nonfinite=2, nonfinite_values=("NaN",)))
     assert verdict.sentence == (
         "mmlu_anatomy: acc 0.5000 +- 0.0431 over 135 docs, required >= 0.35; "
         "2 docs got no usable number from the model (NaN)"
