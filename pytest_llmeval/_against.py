@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._report import scored_tasks
 from pytest_llmeval._session import Session
+from pytest_llmeval._verdicts import Changes
 from pytest_llmeval._verdicts import Part
-from pytest_llmeval._verdicts import flips_of_part
+from pytest_llmeval._verdicts import changes_of_part
+from pytest_llmeval._verdicts import paired
 
 
 #: How many tasks are told one by one.
@@ -82,14 +85,40 @@ def _differences(session: Session, variant: str) -> Iterator[Line]:
         yield Line(f"{'ERROR: ' * is_error}{head}: {part.task.name}: {', '.join(problems)}", is_error)
     if len(told) > _NAMED:
         yield Line(f"ERROR: {head}: and {len(told) - _NAMED} more tasks that cannot be compared", is_error=True)
-    flips = [(part.task.name, *found) for part in parts if (found := flips_of_part(part))]
-    if flips:
-        lost, gained = sum(flip[1] for flip in flips), sum(flip[2] for flip in flips)
-        docs = sum(flip[3] for flip in flips)
-        changed = [f"{name} -{down} +{up}" for name, down, up, _ in flips if down or up]
-        more = f", and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
-        where = f" ({', '.join(changed[:_NAMED])}{more})" if changed else ""
-        yield Line(f"{head}: {lost:,} lost, {gained:,} gained of {docs:,} docs{where}")
+    yield from _changes(head, parts)
+
+
+def _changes(head: str, parts: Sequence[Part]) -> Iterator[Line]:
+    """How many docs changed: those that are right or wrong, those with other scores, and those that cannot be told."""
+    found = [(part.task.name, changes) for part in parts if (changes := changes_of_part(part))]
+    if flips := [(name, changes) for name, changes in found if changes.flips]:
+        worse, better, docs = _sums(flips)
+        yield Line(f"{head}: {worse:,} lost, {better:,} gained of {docs:,} docs{_by_task(flips)}")
+    if scores := [(name, changes) for name, changes in found if not changes.flips]:
+        worse, better, docs = _sums(scores)
+        equal = docs - worse - better
+        counts = f"{worse:,} worse, {better:,} better, {equal:,} equal of {docs:,} docs"
+        yield Line(f"{head}: {counts} with other scores than 0 and 1{_by_task(scores)}")
+    told = {name for name, _ in found}
+    if silent := [part for part in parts if part.task.name not in told and paired(part)]:
+        docs = sum(len(paired(part)) for part in silent)
+        named = ", ".join(part.task.name for part in silent[:_NAMED]) + ", ..." * (len(silent) > _NAMED)
+        yield Line(f"{head}: {docs:,} docs have no score of their own of which one side is better ({named})")
+
+
+def _sums(changed: Sequence[tuple[str, Changes]]) -> tuple[int, int, int]:
+    return (
+        sum(changes.worse for _, changes in changed),
+        sum(changes.better for _, changes in changed),
+        sum(changes.docs for _, changes in changed),
+    )
+
+
+def _by_task(changed: Sequence[tuple[str, Changes]]) -> str:
+    """`` (birds -2 +0)``"""
+    told = [f"{name} -{one.worse} +{one.better}" for name, one in changed if one.worse or one.better]
+    more = f", and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+    return f" ({', '.join(told[:_NAMED])}{more})" if told else ""
 
 
 def _origins(session: Session, variant: str) -> Iterator[Line]:

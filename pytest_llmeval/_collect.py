@@ -38,6 +38,8 @@ from pytest_llmeval._session import inline_tasks
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import looks_like_task
+from pytest_llmeval._whereabouts import pass_by
+from pytest_llmeval._whereabouts import wants
 
 
 #: How many task files could not be collected.
@@ -206,25 +208,6 @@ def _lint_function(session: Session, findings: list[Finding]) -> Callable[..., N
     return lint
 
 
-def wants(config: pytest.Config, path: Path) -> bool:
-    """Whether a file lies where task files are looked for: below a named folder, or matched by `llmeval_files`."""
-    if config.args_source is pytest.Config.ArgsSource.ARGS:
-        return True
-    return any(_matches(path, config.rootpath, pattern) for pattern in config.getini("llmeval_files"))
-
-
-def _matches(path: Path, root: Path, pattern: str) -> bool:
-    if not path.is_relative_to(root):
-        return False
-    return re.fullmatch(_glob_to_regex(pattern), path.relative_to(root).as_posix()) is not None
-
-
-def _glob_to_regex(pattern: str) -> str:
-    """``**`` crosses folders, ``*`` and ``?`` do not."""
-    table = {"**/": r"(?:.*/)?", "**": r".*", "*": r"[^/]*", "?": r"[^/]"}
-    return "".join(table.get(part, re.escape(part)) for part in re.split(r"(\*\*/|\*\*|\*|\?)", pattern))
-
-
 def order(items: list[pytest.Item]) -> None:
     """Put every item that looks at a whole group right after the last item of its model.
 
@@ -284,7 +267,10 @@ def module_for(
 ) -> TaskModule | None:
     """The module of a YAML file that is ours; None for a stranger's."""
     named = parent.session.isinitpath(path)
-    if not named and not (wants(parent.config, path) and looks_like_task(path)):
+    if not named and not wants(parent.config, path):
+        pass_by(parent.config, path)
+        return None
+    if not named and not looks_like_task(path):
         return None
     module = TaskModule.from_parent(parent, path=path)
     module.llmeval_session = session_of(parent.config)

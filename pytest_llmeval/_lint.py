@@ -24,6 +24,7 @@ from pytest_llmeval import _filters
 from pytest_llmeval import _template
 from pytest_llmeval._errors import TemplateError
 from pytest_llmeval._metrics import METRIC_NAMES
+from pytest_llmeval._metrics import Metric
 from pytest_llmeval._metrics import doc_mean
 from pytest_llmeval._metrics import metrics_of
 from pytest_llmeval._task import FewshotSpec
@@ -266,12 +267,30 @@ def _check_metrics(task: Task) -> Iterator[_Odd]:
 def _check_ranges(task: Task) -> Iterator[_Odd]:
     if not task.ranges:
         return
-    plain = [metric.name for metric in metrics_of(task) if (mean := doc_mean(metric)) and mean.plain]
+    metrics = {metric.name: metric for metric in metrics_of(task)}
+    plain = [name for name, metric in metrics.items() if (mean := doc_mean(metric)) and mean.plain]
     for name in task.ranges:
-        if name not in plain:
+        if name in plain:
+            continue
+        if name in metrics:
+            message = f"leave it away: {_why_no_range(metrics[name])}"
+        else:
             known = ", ".join(plain) or "none"
             message = f"the task has no metric {name!r} that is the mean of its docs' scores (there are: {known})"
-            yield f"metadata.ranges.{name}", message, "error"
+        yield f"metadata.ranges.{name}", message, "error"
+
+
+def _why_no_range(metric: Metric) -> str:
+    mean, name = doc_mean(metric), metric.name
+    if mean is None:
+        return f"{name} is no mean over docs, and has no bounds that a range could serve"
+    if mean.support is not None:
+        return f"the range of {name} is known, [{mean.support[0]:g}, {mean.support[1]:g}]"
+    floor = 1 if mean.log else 0
+    return (
+        f"{name} is made of log-probabilities, which may be as low as they like, and that it is {floor} or more is "
+        f"known. A gate that needs no range asks of this data set alone: '{name} <= ... @ 0.95 dataset'"
+    )
 
 
 def _check_dataset(task: Task) -> Iterator[_Odd]:

@@ -120,14 +120,22 @@ class Session:
         self._misspelled: dict[Rule, str] = {}
 
     def gates_of(self, owner: Task | Group) -> tuple[Gate, ...]:
-        """The gates of a task or group: its own, then those of the configuration that name it."""
+        """The gates of a task or group: its own, then those of the configuration that name it.
+
+        A rule that cannot be meant is a mistake of the command line or the ini file, and becomes the problem of the
+        session; the task file is collected without it. Raises LLMEvalError for a gate of the file.
+        """
         leaves = self.leaves(owner)
         for rule in self.rules:
             if is_meant(rule, owner, leaves):
                 self._matched.add(rule)
             elif rule.selects(owner) and (close := close_metric(rule.gate.metric, owner)):
                 self._misspelled.setdefault(rule, close)
-        return gates_for(owner, self.rules, leaves)
+        try:
+            return gates_for(owner, self.rules, leaves)
+        except SettingError as error:
+            self.problem = self.problem or str(error)
+            return gates_for(owner, (), leaves)
 
     def idle_problem(self) -> str | None:
         """A gate of the command line that selects nothing. Those of the ini file may be for other files, unless their

@@ -113,17 +113,33 @@ def data(value: Value) -> Any:
 
 
 def shown(value: Value) -> str:
-    """What was written, for messages: ``the text 'x'``, ``1_000``, ``a list``."""
+    """What was written, for messages: ``the text 'x'``, ``1_000``, ``the list [a, b]``."""
     if isinstance(value, Table):
-        return "a mapping"
+        return f"the mapping {_cut(_inline(value))}"
     if isinstance(value, Items):
-        return "a list"
+        return f"the list {_cut(_inline(value))}"
     if isinstance(value, FunctionRef):
-        return f"!function {value.text}"
+        return _inline(value)
     if value.kind == "null":
         return "nothing"
-    text = value.text if len(value.text) <= 60 else value.text[:57] + "..."
+    text = _cut(value.text)
     return f"the text {text!r}" if value.kind == "text" else text
+
+
+def _inline(value: Value, depth: int = 3) -> str:
+    """A value on one line; what lies deeper than so many brackets is left out."""
+    if isinstance(value, Table):
+        entries = (f"{key}: {_inline(entry, depth - 1)}" for key, entry in value.entries.items())
+        return "{" + ("..." if not depth else ", ".join(entries)) + "}"
+    if isinstance(value, Items):
+        return "[" + ("..." if not depth else ", ".join(_inline(entry, depth - 1) for entry in value)) + "]"
+    if isinstance(value, FunctionRef):
+        return f"!function {value.text}"
+    return value.text if value.text.isprintable() else repr(value.text)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _read_text(path: Path) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_llmeval import _whereabouts
 from pytest_llmeval import hookspecs
 from pytest_llmeval._engine import LM
 from pytest_llmeval._errors import SettingError
@@ -64,6 +65,10 @@ def pytest_configure(config: pytest.Config) -> None:
             config.pluginmanager.register(Controller(_session(config)), "llmeval-controller")
     except SettingError as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+    _whereabouts.hint(terminalreporter, exitstatus)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

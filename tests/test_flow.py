@@ -42,7 +42,7 @@ FLOOR_PLAN = [
     {"_evaluate"},
     {"_early"},
     {"_noise"},
-    {"_options", "_items"},
+    {"_options", "_items", "_whereabouts"},
     {"_progress", "_serve", "_reference"},
     {"_session"},
     {"_scope"},
@@ -61,6 +61,7 @@ FLOOR_PLAN = [
 KNOW_PYTEST = {
     "_options",
     "_items",
+    "_whereabouts",
     "_progress",
     "_serve",
     "_reference",

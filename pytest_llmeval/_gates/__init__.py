@@ -37,6 +37,7 @@ from pytest_llmeval._gates.checking import directed
 from pytest_llmeval._gates.checking import filter_names
 from pytest_llmeval._gates.checking import gate_ids
 from pytest_llmeval._gates.checking import is_meant
+from pytest_llmeval._gates.checking import name_of_owner
 from pytest_llmeval._gates.gate import Bound
 from pytest_llmeval._gates.gate import Change
 from pytest_llmeval._gates.gate import Gate
@@ -75,5 +76,5 @@ def gates_for(owner: Task | Group, rules: Iterable[Rule] = (), leaves: Sequence[
     for gate in gates:
         check_gate(gate, owner, leaves)
     gates = [directed(gate, owner, leaves) for gate in gates]
-    ids = gate_ids(gates, filter_names(owner, leaves))
+    ids = gate_ids(gates, filter_names(owner, leaves), name_of_owner(owner))
     return tuple(replace(gate, id=gate_id) for gate, gate_id in zip(gates, ids, strict=True))

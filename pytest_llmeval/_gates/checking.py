@@ -11,6 +11,7 @@ from dataclasses import replace
 from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._gates.gate import Gate
 from pytest_llmeval._gates.gate import Rule
+from pytest_llmeval._gates.ranges import check_range
 from pytest_llmeval._metrics import Metric
 from pytest_llmeval._metrics import doc_mean
 from pytest_llmeval._metrics import metrics_of
@@ -38,7 +39,7 @@ def check_gate(gate: Gate, owner: Task | Group, leaves: Sequence[Task] = ()) -> 
     Where functions of the task name its metrics (`process_results`, a ``!function`` metric), these are known only
     when docs were scored: a gate on one that never comes up then fails.
     """
-    what = f"{'task' if isinstance(owner, Task) else 'group'} {owner.name!r}"
+    what = name_of_owner(owner)
     if not _has(gate.metric, owner):
         close = close_metric(gate.metric, owner)
         mend = f"; did you mean {close!r}?" if close else ""
@@ -50,8 +51,8 @@ def check_gate(gate: Gate, owner: Task | Group, leaves: Sequence[Task] = ()) -> 
     if gate.filter is None and len(filters) > 1:
         example = f"{gate.metric},{filters[0]}"
         raise gate.place.error(f"{what} has the filters {', '.join(filters)}; name the one meant, e.g. {example!r}")
-    if _is_proportion(gate.metric, owner, leaves):
-        _check_proportion(gate)
+    if not _is_own(gate.metric, owner):
+        check_range(gate, _meant(gate.metric, owner, leaves))
     if gate.change is not None:
         _check_direction(gate, owner, leaves)
     if gate.confidence is not None:
@@ -68,11 +69,11 @@ def directed(gate: Gate, owner: Task | Group, leaves: Sequence[Task] = ()) -> Ga
     return replace(gate, change=replace(change, operator="<=", offset=-change.offset))
 
 
-def gate_ids(gates: Sequence[Gate], filters: Sequence[str]) -> tuple[str, ...]:
+def gate_ids(gates: Sequence[Gate], filters: Sequence[str], owner: str) -> tuple[str, ...]:
     """The ids of a module's gates: own name, else metric, with ``,filter`` where there are several filters, and with
     ``.drop`` against a baseline.
 
-    Raises TaskFileError (SettingError for a rule) if two are equal.
+    Raises TaskFileError (SettingError for a rule) if two are equal; `owner` says whose they are.
     """
     ids = tuple(_id(gate, several_filters=len(filters) > 1) for gate in gates)
     for gate_id, count in Counter(ids).items():
@@ -80,10 +81,14 @@ def gate_ids(gates: Sequence[Gate], filters: Sequence[str]) -> tuple[str, ...]:
             same = [gate.place for gate, own in zip(gates, ids, strict=True) if own == gate_id]
             written = " and ".join(repr(place.text) for place in same)
             raise same[-1].error(
-                f"{count} gates would be called gate[{gate_id}] ({written}): give one a name, "
+                f"{count} gates of {owner} would be called gate[{gate_id}] ({written}): give one a name, "
                 "'acc >= 0.35 as NAME' or {metric: acc, min: 0.35, name: NAME}"
             )
     return ids
+
+
+def name_of_owner(owner: Task | Group) -> str:
+    return f"{'task' if isinstance(owner, Task) else 'group'} {owner.name!r}"
 
 
 def close_metric(name: str, owner: Task | Group) -> str | None:
@@ -149,28 +154,9 @@ def _names(metric: Metric) -> tuple[str, ...]:
     return (metric.name,) if metric.code is None else tuple(f"pass@{k}" for k in metric.code.k)
 
 
-def _is_proportion(name: str, owner: Task | Group, leaves: Sequence[Task]) -> bool:
-    """Whether the value lies between 0 and 1 because this package, and no function of the user, computes it."""
-    if isinstance(owner, Group) and any(m.aggregation is not None for m in owner.metrics if m.metric == name):
-        return False
-    found = _meant(name, owner, leaves)
-    return bool(found) and all(
-        not metric.owned
-        and (metric.kind == "right" or metric.code is not None or (metric.name == "f1" and metric.kind != "any"))
-        for _, metric in found
-    )
-
-
-def _check_proportion(gate: Gate) -> None:
-    for bound in gate.bounds:
-        if not 0 <= bound.value <= 1:
-            mend = f"; did you mean {bound.value / 100:g}?" if 1 < bound.value <= 100 else ""
-            raise gate.place.error(f"{gate.metric} lies between 0 and 1, and the bound is {bound.value:g}{mend}")
-    size = abs(gate.change.offset) if gate.change else 0
-    if size >= 1:
-        shown = f"{float(size * 100):g}%" if gate.change and gate.change.relative else f"{float(size):g}"
-        mend = f"; did you mean {float(size) / 100:g}?" if 1 <= size <= 100 else ""
-        raise gate.place.error(f"{gate.metric} lies between 0 and 1: a difference of {shown} decides nothing{mend}")
+def _is_own(name: str, owner: Task | Group) -> bool:
+    """Whether a group has a function of the user aggregate its tasks' values."""
+    return isinstance(owner, Group) and any(m.aggregation is not None for m in owner.metrics if m.metric == name)
 
 
 def _check_direction(gate: Gate, owner: Task | Group, leaves: Sequence[Task]) -> None:

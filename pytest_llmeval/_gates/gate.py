@@ -74,8 +74,9 @@ class Gate:
     """A condition on one aggregated metric: bounds, all of which must hold, or a comparison with the baseline.
 
     `filter` None means the only filter that the metric has. `stays_right`: docs, by number or all of them, that must
-    not become wrong. `confidence` None: the observed value decides. `name` is the gate's own, `id` what stands
-    between the brackets of its item and `family` what gates of one rule have in common, both set by `gates_for`.
+    not become wrong. `confidence` None: the observed value decides; `written` is what the user wrote where a part of
+    its error was spent before. `name` is the gate's own, `id` what stands between the brackets of its item and `family`
+    what gates of one rule have in common, both set by `gates_for`.
     """
 
     metric: str
@@ -89,6 +90,7 @@ class Gate:
     confidence: float | None = None
     scope: Scope = "population"
     family: str = ""
+    written: float | None = None
 
     @property
     def compares(self) -> bool:

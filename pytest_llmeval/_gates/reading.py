@@ -50,6 +50,8 @@ _BASELINE = re.compile(r"baseline(?:\s*(?P<sign>[+-])\s*(?P<offset>.+))?")
 _STAYS_RIGHT = re.compile(r"(?P<key>.+?)\s+stays\s+right(?:\s+on\s+(?P<docs>\d[\d\s,]*))?(?:\s+as\s+(?P<name>.+))?")
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _NAME = re.compile(r"[^\s\[\]](?:[^\[\]\n\r]*[^\s\[\]])?")
+#: What stands behind a name in a text, where it would count for nothing: a second name, a confidence, docs.
+_BEHIND_A_NAME = re.compile(r"[<>=@]|(?:^|\s)as(?:\s|$)|\son\s+\d")
 
 
 def parse_gate(entry: GateEntry, *, path: Path, line: int | None) -> Gate:
@@ -83,7 +85,7 @@ def _parse_text(text: str, place: Place) -> Gate:
     if match := _STAYS_RIGHT.fullmatch(text):
         metric, filter_name = _split_key(match["key"], place)
         docs = "all" if match["docs"] is None else [int(doc) for doc in re.findall(r"\d+", match["docs"])]
-        name = _name(match["name"], place)
+        name = _last_name(match["name"], place)
         return Gate(metric, (), filter_name, name, place=place, stays_right=_stays_right(docs, place))
     match = _COMPARISON.fullmatch(text)
     if match is None:
@@ -92,7 +94,7 @@ def _parse_text(text: str, place: Place) -> Gate:
     if operator is None:
         raise place.error(f"{match['operator']!r} is no comparison of gates; use one of {', '.join(_OPERATORS)}")
     metric, filter_name = _split_key(match["key"], place)
-    gate = Gate(metric, (), filter_name, _name(match["name"], place), place=place)
+    gate = Gate(metric, (), filter_name, _last_name(match["name"], place), place=place)
     return _with_limit(gate, operator, match["bound"])
 
 
@@ -210,6 +212,13 @@ def _filter(value: object, in_metric: str | None, place: Place) -> str | None:
     if not isinstance(value, str) or not value.strip() or in_metric not in (None, value):
         raise place.error(f"filter: expected the name of one filter, got {value!r}")
     return value
+
+
+def _last_name(text: str | None, place: Place) -> str | None:
+    """The name at the end of a text. It may hold blanks, so it would swallow whatever is written behind it."""
+    if text is not None and _BEHIND_A_NAME.search(text):
+        raise place.error(f"name: expected one name, as the last thing ('acc >= 0.35 @ 0.95 as NAME'), got {text!r}")
+    return _name(text, place)
 
 
 def _name(value: object, place: Place) -> str | None:

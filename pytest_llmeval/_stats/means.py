@@ -90,8 +90,10 @@ def mean_bounds(
     *,
     clusters: Sequence[Hashable] | None = None,
     support: tuple[float, float] | None = None,
+    least: float = -inf,
 ) -> Interval:
-    """Bounds on the true mean score. `support`: the least and greatest score that a doc can have, where known.
+    """Bounds on the true mean score. `support`: the least and greatest score that a doc can have, where known; `least`
+    the least one alone.
 
     The bounds are Gaffke's (2005), see `gaffke_bounds`: they hold for skewed and for nearly constant scores too, and
     are Clopper and Pearson's for 0/1 ones. Without a support there are none for all distributions: bad scores too
@@ -105,13 +107,15 @@ def mean_bounds(
         return gaffke_bounds(totals, error, *support)
     if totals.units < 2 or isclose(*totals.extremes, rel_tol=SAME, abs_tol=SAME):
         return Interval(-inf, inf)
-    return gaffke_bounds(totals, error, *assumed_support(values))
+    return gaffke_bounds(totals, error, *assumed_support(values, least))
 
 
-def assumed_support(values: Sequence[float]) -> tuple[float, float]:
-    """Where scores of unknown range are taken to lie: no further beyond the least and greatest than these are apart."""
-    least, most = min(values), max(values)
-    return least - (most - least), most + (most - least)
+def assumed_support(values: Sequence[float], least: float = -inf) -> tuple[float, float]:
+    """Where scores of unknown range are taken to lie: no further beyond the least and greatest than these are apart,
+    and not below `least`, the least that a doc can have.
+    """
+    low, high = min(values), max(values)
+    return max(low - (high - low), min(least, low)), high + (high - low)
 
 
 def gaffke_bounds(totals: Totals, error: float, low: float, high: float) -> Interval:

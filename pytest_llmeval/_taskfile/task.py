@@ -263,7 +263,9 @@ def _check_ranges(value: Value) -> None:
         key = f"metadata.ranges.{metric}"
         ends = [typed.number(end, key) for end in entry.values] if isinstance(entry, Items) else []
         if len(ends) != 2 or ends[0] >= ends[1]:
-            raise typed.expects(entry, key, "the least and the greatest score of a doc, e.g. [0, 1]")
+            what = "the least and the greatest score of a doc, e.g. [0, 1]"
+            mend = f"; did you mean [{ends[1]:g}, {ends[0]:g}]?" if len(ends) == 2 and ends[0] > ends[1] else ""
+            raise typed.expects(entry, key, what, mend)
 
 
 def _gates(value: Value, home: Path) -> Gates:

@@ -7,6 +7,7 @@ out as they were written, so ``no``, ``3.10`` and ``2024-01-02`` stay texts wher
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Collection
 from collections.abc import Iterable
@@ -32,8 +33,8 @@ def wrong(value: Value, key: str, message: str) -> TaskFileError:
     return TaskFileError(value.path, message, line=value.line, key=key)
 
 
-def expects(value: Value, key: str, what: str) -> TaskFileError:
-    return wrong(value, key, f"expects {what}, got {shown(value)}")
+def expects(value: Value, key: str, what: str, mend: str = "") -> TaskFileError:
+    return wrong(value, key, f"expects {what}, got {shown(value)}{mend}")
 
 
 def given(entries: Mapping[str, Value], name: str) -> Value | None:
@@ -76,7 +77,12 @@ def whole(value: Value, key: str, least: int) -> int:
 
 def number(value: Value, key: str) -> float:
     """A finite number; ``1e-5``, a text to YAML 1.1, is one as well."""
-    if isinstance(value, Scalar) and value.kind in ("int", "float", "text") and _NUMBER.fullmatch(value.text):
+    if (
+        isinstance(value, Scalar)
+        and value.kind in ("int", "float", "text")
+        and _NUMBER.fullmatch(value.text)
+        and math.isfinite(float(value.text))
+    ):
         return float(value.text)
     raise expects(value, key, "a number")
 

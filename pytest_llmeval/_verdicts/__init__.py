@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._results import Summary
+from pytest_llmeval._verdicts.changes import Changes
+from pytest_llmeval._verdicts.changes import changes_of_part
 from pytest_llmeval._verdicts.comparisons import judge_change
 from pytest_llmeval._verdicts.early import halved
 from pytest_llmeval._verdicts.early import last_word
@@ -28,7 +30,7 @@ from pytest_llmeval._verdicts.observed import no_number
 from pytest_llmeval._verdicts.observed import numbers_of
 from pytest_llmeval._verdicts.observed import observe
 from pytest_llmeval._verdicts.observed import sentence_of
-from pytest_llmeval._verdicts.pairs import flips_of_part
+from pytest_llmeval._verdicts.pairs import paired
 from pytest_llmeval._verdicts.proofs import Proof
 from pytest_llmeval._verdicts.proofs import asks_of_data_set
 from pytest_llmeval._verdicts.proofs import can_be_proven
@@ -46,6 +48,7 @@ from pytest_llmeval._verdicts.wording import required
 
 
 __all__ = [
+    "Changes",
     "Evidence",
     "Member",
     "Noise",
@@ -56,13 +59,14 @@ __all__ = [
     "Verdict",
     "asks_of_data_set",
     "can_be_proven",
-    "flips_of_part",
+    "changes_of_part",
     "halved",
     "holds",
     "in_family",
     "judge",
     "last_word",
     "noise_floor",
+    "paired",
     "proof_of",
     "risk_of",
     "shown",

@@ -93,10 +93,12 @@ def mean_of_many(sample: Sample) -> Bounded:
     if sample.binary and sample.clusters is None:
         right, n = int(sum(sample.values)), len(sample.values)
         return Bounded(lambda confidence: _stats.exact_bounds(right, n, confidence))
-    return Bounded(
-        lambda confidence: _stats.mean_bounds(
-            sample.values, confidence, clusters=sample.clusters, support=sample.support
-        )
+    return Bounded(lambda confidence: _raised(_of_many(sample, confidence), sample.floor))
+
+
+def _of_many(sample: Sample, confidence: float) -> Interval:
+    return _stats.mean_bounds(
+        sample.values, confidence, clusters=sample.clusters, support=sample.support, least=sample.least
     )
 
 
@@ -104,12 +106,13 @@ def mean_of_data_set(sample: Sample, total: int, *, random: bool) -> Bounded:
     """The mean over all `total` docs of the data set, of which these were drawn at random, or are just the first."""
     seen = len(sample.values)
     if not random:
-        return Bounded(lambda confidence: _certain(sample.values, total, sample.support))
+        return Bounded(lambda confidence: _raised(_certain(sample.values, total, sample.support), sample.floor))
     if sample.binary:
         right = int(sum(sample.values))
         return Bounded(lambda confidence: _stats.finite_bounds(right, seen, total, confidence))
-    many = mean_of_many(sample)
-    return Bounded(lambda confidence: _shrunk(many.bounds(confidence), sample.values, total))
+    return Bounded(
+        lambda confidence: _raised(_shrunk(_of_many(sample, confidence), sample.values, total), sample.floor)
+    )
 
 
 def difference_of_many(before: Sample, now: Sample) -> Flips | Shift:
@@ -145,6 +148,11 @@ def _support(before: Sample, now: Sample) -> tuple[float, float] | None:
 def flips_of(before: Sample, now: Sample) -> Flips:
     pairs = list(zip(before.values, now.values, strict=True))
     return Flips(sum(old > new for old, new in pairs), sum(old < new for old, new in pairs), len(pairs))
+
+
+def _raised(bounds: Interval, floor: float) -> Interval:
+    """No mean lies below its floor."""
+    return Interval(max(bounds.low, floor), bounds.high)
 
 
 def _certain(values: Sequence[float], total: int, support: tuple[float, float] | None) -> Interval:

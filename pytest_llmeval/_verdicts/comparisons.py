@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import replace
 from fractions import Fraction
 
 from pytest_llmeval import _stats
@@ -23,6 +24,7 @@ from pytest_llmeval._gates import Gate
 from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
 from pytest_llmeval._stats import Interval
+from pytest_llmeval._verdicts.advice import advice
 from pytest_llmeval._verdicts.bounds import Flips
 from pytest_llmeval._verdicts.bounds import Truth
 from pytest_llmeval._verdicts.bounds import difference_of_data_set
@@ -66,6 +68,7 @@ class Compared:
 
     `exact` holds both as fractions where every score is a whole number. `before` and `now` are the docs' own values,
     None where the number is no mean over docs; in `now` docs that are `ties`, if these count, are as before.
+    `worse_is_up`: less is better, as the metric says or, where that does not, the gate.
     """
 
     pairs: Pairs
@@ -73,6 +76,7 @@ class Compared:
     before: Sample | None
     now: Sample | None
     ties: Ties | None = None
+    worse_is_up: bool = False
 
     @property
     def old(self) -> float:
@@ -81,10 +85,6 @@ class Compared:
     @property
     def new(self) -> float:
         return self.pairs.value_now.value
-
-    @property
-    def worse_is_up(self) -> bool:
-        return self.pairs.value_now.higher_is_better is False
 
     @property
     def flips(self) -> Flips | None:
@@ -166,18 +166,29 @@ def seen_so_far(gate: Gate, outcome: Outcome, summary: Summary, compared: Compar
 
 def compared_of(gate: Gate, pairs: Pairs, evidence: Evidence, value: MetricValue) -> Compared:
     """Both sides of a number, as exactly as its docs allow."""
+    value = _directed(gate, value)
+    worse_is_up = value.higher_is_better is False
     ties = find_ties(gate, value, pairs.noises, pairs.before, pairs.now)
     by_size = weighs_by_size(evidence.owner, value.metric, value.filter)
     columns = [columns_of(side, value.metric, value.filter) for side in (pairs.before, pairs.now)]
     if by_size is None or not all(columns):
-        return Compared(pairs, None, None, None, ties)
+        return Compared(pairs, None, None, None, ties, worse_is_up)
     old, new = (exact_value(side, by_size=by_size) for side in columns)
     if ties is not None and ties.count:
         settled = without_ties(value, pairs.noises, pairs.before, pairs.now)
         columns[1] = columns_of(settled, value.metric, value.filter)
     before, now = (sample_of(side, by_size=by_size) for side in columns)
     exact = None if old is None or new is None else (old, new)
-    return Compared(pairs, exact, before, now, ties) if before and now else Compared(pairs, exact, None, None, ties)
+    if before is None or now is None:
+        return Compared(pairs, exact, None, None, ties, worse_is_up)
+    return Compared(pairs, exact, before, now, ties, worse_is_up)
+
+
+def _directed(gate: Gate, value: MetricValue) -> MetricValue:
+    """The number with the direction in which it is better: where the metric says none, the side that the gate holds."""
+    if value.higher_is_better is not None or gate.change is None:
+        return value
+    return replace(value, higher_is_better=gate.change.operator.startswith(">"))
 
 
 def meets(change: Change, compared: Compared) -> bool:
@@ -214,7 +225,8 @@ def _confident(
     )
     verdict = Verdict(outcome, head, numbers, against)
     verdict = _with_difference(verdict, gate, change, compared, truth)
-    return verdict.adding(_noise_text(compared), *_caveats(evidence, compared.pairs))
+    told = advice(gate, outcome, compared.before, compared.now) if compared.before and compared.now else None
+    return verdict.adding(_noise_text(compared), told, *_caveats(evidence, compared.pairs))
 
 
 def _truth(scope: str, compared: Compared, evidence: Evidence) -> Truth | None:

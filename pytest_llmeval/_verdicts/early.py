@@ -17,6 +17,7 @@ from pytest_llmeval._verdicts.proofs import Proof
 from pytest_llmeval._verdicts.proofs import Risk
 from pytest_llmeval._verdicts.verdict import Evidence
 from pytest_llmeval._verdicts.verdict import Verdict
+from pytest_llmeval._verdicts.wording import level_text
 from pytest_llmeval._verdicts.wording import p_text
 
 
@@ -47,7 +48,13 @@ def with_proof(verdict: Verdict, proof: Proof) -> Verdict:
 
 def halved(gate: Gate) -> Gate:
     """The gate as it is judged after the last doc, at the half of its error that was kept."""
-    return gate if gate.confidence is None else replace(gate, confidence=1 - (1 - gate.confidence) / 2)
+    if gate.confidence is None:
+        return gate
+    return replace(gate, confidence=_half(gate.confidence), written=gate.confidence)
+
+
+def _half(confidence: float) -> float:
+    return 1 - (1 - confidence) / 2
 
 
 def last_word(verdict: Verdict, gate: Gate, members: int, *, looked: bool) -> Verdict:
@@ -56,7 +63,8 @@ def last_word(verdict: Verdict, gate: Gate, members: int, *, looked: bool) -> Ve
         return verdict
     error = (1 - gate.confidence) / (2 if looked else 1)
     if looked:
-        verdict = verdict.adding(f"half of the error of {gate.confidence:g} went into looking early")
+        at, spent = level_text(_half(gate.confidence)), level_text(gate.confidence)
+        verdict = verdict.adding(f"judged at {at}, as half of the error of {spent} went into looking early")
     if members < 2 or verdict.against is None:
         return verdict
     how = f"its error shared by {members} gates"

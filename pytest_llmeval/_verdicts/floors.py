@@ -12,6 +12,7 @@ from pytest_llmeval._gates import Bound
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._results import MetricValue
 from pytest_llmeval._stats import Interval
+from pytest_llmeval._verdicts.advice import advice
 from pytest_llmeval._verdicts.bounds import Bounded
 from pytest_llmeval._verdicts.bounds import mean_of_data_set
 from pytest_llmeval._verdicts.bounds import mean_of_many
@@ -55,7 +56,9 @@ def judge_floor(gate: Gate, confidence: float, value: MetricValue, evidence: Evi
         numbers["p"] = against
     seen = _visible(gate, confidence, sample)
     verdict = Verdict(outcome, observed.sentence, numbers, against)
-    return verdict.adding(f"it lies in {interval_text(shown)}", _assumed(sample, shown), seen, evidence.first_ones)
+    lies = f"it lies in {interval_text(shown)}"
+    told = advice(gate, outcome, sample)
+    return verdict.adding(lies, _assumed(sample, interval), seen, told, evidence.first_ones)
 
 
 def _sample(columns: list[Column], evidence: Evidence, value: MetricValue) -> Sample | None:
@@ -113,12 +116,18 @@ def _exp(exponent: float) -> float:
     return math.exp(exponent) if exponent < 700 else math.inf
 
 
-def _assumed(sample: Sample, shown: Interval) -> str | None:
-    """What the bounds rest on where the range of scores is not known."""
-    if sample.support is not None or math.isinf(shown.low):
+def _assumed(sample: Sample, interval: Interval) -> str | None:
+    """What the bounds rest on where the range of scores is not known.
+
+    A doc that is longer than others counts for more, above the average as well as below it; what is shown is what a doc
+    of average length can have.
+    """
+    if sample.support is not None or math.isinf(interval.high):
         return None
-    docs = _on_scale(Interval(*_stats.assumed_support(sample.values)), sample)
-    return f"taking docs to lie in [{docs.low:.3g}, {docs.high:.3g}]"
+    low, high = _stats.assumed_support(sample.values, sample.least)
+    docs = _on_scale(Interval(max(low, sample.floor), high), sample)
+    which = "docs of average length" if sample.least < sample.floor else "docs"
+    return f"taking {which} to lie in [{docs.low:.3g}, {docs.high:.3g}]"
 
 
 def _visible(gate: Gate, confidence: float, sample: Sample) -> str | None:

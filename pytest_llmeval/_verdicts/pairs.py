@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace
-from typing import Any
 
-from pytest_llmeval._aggregate import metric_of
 from pytest_llmeval._aggregate import summarize_group
 from pytest_llmeval._aggregate import summarize_task
 from pytest_llmeval._baselines import Entry
@@ -56,8 +54,8 @@ def pairs_of(evidence: Evidence, value: MetricValue) -> Pairs | str:
     if reasons := list(_reasons(evidence, value)):
         more = f"; and {len(reasons) - _NAMED} more tasks" if len(reasons) > _NAMED else ""
         return f"it cannot be compared with baseline {evidence.baseline!r}: {'; '.join(reasons[:_NAMED])}{more}"
-    before = [(part.task, [_result(part, old) for old, _ in _paired(part)]) for part in evidence.parts]
-    now = [(part.task, [_result(part, new) for _, new in _paired(part)]) for part in evidence.parts]
+    before = [(part.task, [_result(part, old) for old, _ in paired(part)]) for part in evidence.parts]
+    now = [(part.task, [_result(part, new) for _, new in paired(part)]) for part in evidence.parts]
     old = _value(evidence, before, value, recorded=True)
     new = _value(evidence, now, value, recorded=False)
     if isinstance(old, str) or isinstance(new, str):
@@ -79,7 +77,8 @@ def _reasons(evidence: Evidence, value: MetricValue) -> Iterator[str]:
             yield name + ", ".join(found)
 
 
-def _paired(part: Part) -> Sequence[tuple[Entry, Entry]]:
+def paired(part: Part) -> Sequence[tuple[Entry, Entry]]:
+    """The docs of a task that run and baseline both have: before and now."""
     return () if part.comparison is None else part.comparison.pairing.pairs
 
 
@@ -146,16 +145,3 @@ def _left_out(evidence: Evidence) -> str | None:
     if unused:
         facts.append(f"{unused:,} docs of the baseline were not run")
     return " and ".join(facts) or None
-
-
-def flips_of_part(part: Part) -> tuple[int, int, int] | None:
-    """(lost, gained, docs) of a task by its first metric that is 0 or 1 for every doc; None if there is none."""
-    pairs = _paired(part)
-    for column in pairs[0][0].scores if pairs else ():
-        scores: list[tuple[Any, Any]] = [(old.scores.get(column), new.scores.get(column)) for old, new in pairs]
-        if all(score in (0, 1) for both in scores for score in both):
-            name = column.rpartition(",")[0]
-            up, down = sum(old < new for old, new in scores), sum(old > new for old, new in scores)
-            lost, gained = (up, down) if metric_of(part.task, name).higher_is_better is False else (down, up)
-            return lost, gained, len(scores)
-    return None

@@ -11,8 +11,8 @@ them are known: then the tests of `_stats.MeanTest` hold however often one looks
 - What is lost is lost: a doc in error or without a number, one that had to stay right, one that the baseline has
   not or with another prompt.
 
-Scores of no known ends (perplexity, f1, what a function of the task gives), docs that share a passage, and groups
-that a function aggregates have no such test: their gates need every doc.
+Scores of no known ends (perplexity, f1, what a function of the task gives without telling its range), docs that share a
+passage, and groups that a function aggregates have no such test: their gates need every doc.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from pytest_llmeval._verdicts.series import questions_of
 from pytest_llmeval._verdicts.series import scores_of
 from pytest_llmeval._verdicts.staying import judge_staying
 from pytest_llmeval._verdicts.verdict import Evidence
+from pytest_llmeval._verdicts.wording import level_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,9 @@ class Proof:
 
     def __str__(self) -> str:
         docs = f"after {self.after:,} of {self.of:,} docs"
-        return f"certain {docs}" if self.confidence is None else f"proven {docs} at {self.confidence * 100:g} %"
+        if self.confidence is None:
+            return f"certain {docs}"
+        return f"proven {docs} at {level_text(self.confidence * 100)} %"
 
 
 def asks_of_data_set(gate: Gate) -> bool:

@@ -7,18 +7,24 @@ these is M, and their spread that of M within tasks (Cochran 1977, section 5.3, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from pytest_llmeval._aggregate import metric_of
+from pytest_llmeval._metrics import DocMean
 from pytest_llmeval._metrics import Item
 from pytest_llmeval._metrics import Metric
 from pytest_llmeval._metrics import doc_mean
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
+
+
+#: Log-probabilities may lie so far above 0, for rounding.
+_ROUNDING = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,9 @@ class Column:
 class Sample:
     """`values` holds a number a doc; the metric is their mean, with `log` its exponential.
 
-    `binary`: every value is a doc's own 0 or 1. `support`: the least and greatest value of a doc, where known.
+    `binary`: every value is a doc's own 0 or 1. `support`: the least and greatest value of a doc, where known; of
+    log-probabilities, which are 0 at most, only the `least` is, and the `floor` of the mean. `plain`: a task may tell
+    the range of its docs' scores.
     """
 
     values: Sequence[float]
@@ -46,6 +54,9 @@ class Sample:
     log: bool = False
     binary: bool = False
     support: tuple[float, float] | None = None
+    least: float = -math.inf
+    floor: float = -math.inf
+    plain: bool = False
 
 
 def columns_of(parts: Iterable[tuple[Task, Sequence[DocResult]]], metric: str, filter_name: str) -> list[Column]:
@@ -86,15 +97,18 @@ def sample_of(columns: Sequence[Column], *, by_size: bool) -> Sample | None:
         return None
     try:
         values = [list(mean.values(column.items)) for mean, column in zip(known, columns, strict=True)]
+        leasts = [_least(mean, column.items, own) for mean, column, own in zip(known, columns, values, strict=True)]
     except (TypeError, ValueError):
         # What a function of the task gives for a doc need not be a number.
         return None
     clusters = None
     if any(column.clusters for column in columns):
         clusters = [name for place, column in enumerate(columns) for name in _clusters(place, column)]
-    # A task may say that its scores, though all 0 or 1 here, are of another range.
-    binary = all(column.support in (None, (0.0, 1.0)) for column in columns) and all(
-        value in (0.0, 1.0) for column in values for value in column
+    # A task may say that its scores, though all 0 or 1 here, are of another range; those of log-probabilities are.
+    binary = (
+        all(column.support in (None, (0.0, 1.0)) for column in columns)
+        and all(mean.floor is None for mean in known)
+        and all(value in (0.0, 1.0) for column in values for value in column)
     )
     supports = [ends for column in columns if (ends := (0.0, 1.0) if binary else column.support)]
     flat = by_size or len({len(column) for column in values}) == 1
@@ -105,7 +119,9 @@ def sample_of(columns: Sequence[Column], *, by_size: bool) -> Sample | None:
         # A baseline may be older than what the task says of its range.
         known_values = [*together, *(end for ends in counted for end in ends)]
         support = min(known_values), max(known_values)
-    return Sample(together, clusters, known[0].log, flat and binary, support)
+    least, floor = _lowest(values, leasts, known, together, flat=flat)
+    plain = all(mean.plain for mean in known)
+    return Sample(together, clusters, known[0].log, flat and binary, support, least, floor, plain)
 
 
 def exact_value(columns: Sequence[Column], *, by_size: bool) -> Fraction | None:
@@ -125,6 +141,29 @@ def weighs_by_size(owner: Task | Group, metric: str, filter_name: str) -> bool |
         if entry.metric == metric and (entry.filters is None or filter_name in entry.filters):
             return None if entry.aggregation is not None else entry.weight_by_size
     return None
+
+
+def _least(mean: DocMean, items: Sequence[Item], values: Sequence[float]) -> float:
+    """The least number that a doc can have; -inf where nothing says so, or a function of the task says otherwise."""
+    least = -math.inf if mean.least is None else mean.least(items)
+    return least if min(values) >= least - _ROUNDING else -math.inf
+
+
+def _lowest(
+    values: Sequence[Sequence[float]],
+    leasts: Sequence[float],
+    means: Sequence[DocMean],
+    together: Sequence[float],
+    *,
+    flat: bool,
+) -> tuple[float, float]:
+    """What no doc's value can be below, and what their mean cannot."""
+    if any(math.isinf(least) for least in leasts):
+        return -math.inf, -math.inf
+    counted = [[least] for least in leasts]
+    least = min(value for column in (counted if flat else _linearised(values, counted)) for value in column)
+    floors = [0.0 if mean.floor is None else mean.floor for mean in means]
+    return least, min(*floors, sum(together) / len(together))
 
 
 def _clusters(place: int, column: Column) -> Sequence[str]:

@@ -19,7 +19,8 @@ def required(gate: Gate) -> str:
         parts.append(str(gate.change))
     if gate.stays_right is not None:
         parts.append("to stay right" + ("" if gate.stays_right == "all" else f" on {listed(gate.stays_right)}"))
-    asked = "" if gate.confidence is None else f" @ {gate.confidence:g}"
+    confidence = gate.confidence if gate.written is None else gate.written
+    asked = "" if confidence is None else f" @ {level_text(confidence)}"
     return " and ".join(parts) + asked + (" dataset" if gate.scope == "dataset" else "")
 
 
@@ -58,6 +59,11 @@ def number_text(number: float) -> str:
     if not math.isfinite(number) or number == 0 or abs(number) >= 0.001:
         return f"{number:.4f}"
     return f"{number:.2g}"
+
+
+def level_text(confidence: float) -> str:
+    """``0.95``, or ``95``; ``0.9999995`` does not become 1."""
+    return f"{confidence:.12g}"
 
 
 def p_text(p: float) -> str:

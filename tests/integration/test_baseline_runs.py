@@ -212,6 +212,25 @@ class TestComparing:
         (results,) = Path("out").rglob("results_*.json")
         assert '"outcome": "failed"' in results.read_text()
 
+    def test_docs_that_are_not_right_or_wrong_are_counted_too(self, suite2: Suite, workers: list[str]) -> None:
+        """marks are the log-probabilities of yes; of notes nobody knows which way is better."""
+        folder = suite2.pytester.path / "tasks"
+        (folder / "own.py").write_text("def score(doc, results):\n    return {doc['q'].split()[0]: results[0][0]}\n")
+        for name, better in (("marks", "true"), ("notes", "null")):
+            path = suite2.write(name, [0] * 10, extra="process_results: !function own.score\n")
+            text = path.read_text().replace("metric: acc", f"metric: {name}")
+            path.write_text(text.replace("higher_is_better: true", f"higher_is_better: {better}"))
+        suite2.write_baseline("-Wignore")
+        suite2.doubt(birds=[3], marks=[1, 2])
+        run = suite2.run(BASELINE, "-Wignore", *workers)
+        run.stdout.fnmatch_lines_random(
+            [
+                "baseline main: 1 lost, 0 gained of 20 docs (birds -1 +0)",
+                "baseline main: 2 worse, 0 better, 8 equal of 10 docs with other scores than 0 and 1 (marks -2 +0)",
+                "baseline main: 10 docs have no score of their own of which one side is better (notes)",
+            ]
+        )
+
     def test_gates_alone(self, suite2: Suite) -> None:
         suite2.write_baseline("-m", "llmeval_gate")
         suite2.run(BASELINE, "-m", "llmeval_gate").assert_outcomes(passed=3, deselected=20)

@@ -120,7 +120,12 @@ class TestATaskStops:
         result = run(pytester, "-o", "llmeval_stop_confidence=1")
         assert counted() == {"even": 120}
         assert result.parseoutcomes() == {"passed": 62, "wrong": 60, "inconclusive": 1}
-        result.stdout.fnmatch_lines(["*half of the error of 0.999999 went into looking early"])
+        result.stdout.fnmatch_lines(
+            [
+                "*required >= 0.5 @ 0.999999; it lies in *; judged at 0.9999995, as half of the error of 0.999999 went "
+                "into looking early"
+            ]
+        )
 
     def test_within_a_limit(self, pytester: pytest.Pytester, write_task: WriteTask, counted: Any) -> None:
         write_task("clear", labels(400, 0.8), gates="acc >= 0.5 @ 0.95")

@@ -136,6 +136,26 @@ def test_bare_run_takes_only_matching_files(pytester: pytest.Pytester, suite: Pa
     assert {line.split("::")[0] for line in result.outlines if "::" in line} == {"tasks/even.yaml"}
 
 
+def test_a_bare_run_that_takes_nothing_says_where_it_looks(pytester: pytest.Pytester, suite: Path) -> None:
+    hint = "llmeval: {} not taken for task files: without a path only those are that ini llmeval_files matches "
+    hint += "({}, below */test_*); *"
+    result = pytester.runpytest()
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.stdout.fnmatch_lines([hint.format("3 YAML files (tasks/all.yaml, ...) were", "benchmarks/[*][*]")])
+    for name in ("all", "even"):
+        (suite / f"{name}.yaml").unlink()
+    result = pytester.runpytest("-o", "llmeval_files=evals/x.yaml evals/y.yaml")
+    result.stdout.fnmatch_lines([hint.format("the YAML file tasks/hard.yaml was", "evals/x.yaml evals/y.yaml")])
+
+
+def test_no_such_hint_where_something_was_collected(pytester: pytest.Pytester, suite: Path) -> None:
+    pytester.makepyfile(test_plain_one="def test_one(): pass")
+    for options, code in ([], 0), (["-k", "nothing"], 5), (["test_plain_one.py", "-k", "nothing"], 5):
+        result = pytester.runpytest(*options)
+        assert result.ret == code
+        result.stdout.no_fnmatch_line("llmeval: *")
+
+
 def test_strangers_yaml_is_left_alone(pytester: pytest.Pytester, suite: Path) -> None:
     (suite / "workflow.yaml").write_text("on: push\njobs: {test: {runs-on: x}}\n")
     (suite / "broken.yml").write_text("{{{ not: yaml")

@@ -92,6 +92,75 @@ def test_unmatched_fail_on_is_an_error(pytester: pytest.Pytester, suite: Path, w
     assert "INTERNALERROR" not in output
 
 
+#: A task with two filters.
+TEXTS = """\
+task: texts
+dataset_path: json
+dataset_kwargs: {data_files: {test: even.jsonl}}
+output_type: generate_until
+test_split: test
+doc_to_text: "{{q}}"
+doc_to_target: label
+generation_kwargs: {until: ["."]}
+filter_list:
+  - {name: strict, filter: [{function: take_first}]}
+  - {name: loose, filter: [{function: take_first}]}
+"""
+
+
+@pytest.mark.parametrize("setting", ["--llmeval-fail-on={}", "-ollmeval_gates={}"])
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        ("even.acc >= 1.9", "acc lies between 0 and 1, and the bound is 1.9"),
+        ("even.f1 >= 0.3", "task 'even' has no metric 'f1' (it has: acc)"),
+        (
+            "ev*.acc >= 0.4",
+            "2 gates of task 'even' would be called gate[acc] ('acc >= 0.5' and 'ev*.acc >= 0.4'): give one a name, *",
+        ),
+        (
+            "*.exact_match >= 0.4",
+            "task 'texts' has the filters strict, loose; name the one meant, e.g. 'exact_match,strict'",
+        ),
+        ("even.acc >= 0.5 as t as u", "name: expected one name, as the last thing *, got 't as u'"),
+    ],
+)
+def test_a_rule_that_cannot_be_meant(
+    pytester: pytest.Pytester, suite: Path, setting: str, rule: str, problem: str
+) -> None:
+    (suite / "texts.yaml").write_text(TEXTS)
+    result = pytester.runpytest("tasks", setting.format(rule))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    origin = "--llmeval-fail-on" if setting.startswith("--") else "ini llmeval_gates"
+    result.stderr.fnmatch_lines([f"ERROR: {origin}: '{rule}': {problem}".replace("[", "[[]")])
+    assert [line for line in result.errlines if line] == [result.errlines[0]]
+    result.stdout.no_fnmatch_line("*rror*")
+
+
+def test_a_rule_that_cannot_be_meant_under_xdist(pytester: pytest.Pytester, suite: Path) -> None:
+    pytest.importorskip("xdist")
+    result = pytester.runpytest("tasks", "--llmeval-fail-on=*.acc >= 0.4", "-n2")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    output = result.stdout.str() + result.stderr.str()
+    assert "ERROR: --llmeval-fail-on: '*.acc >= 0.4': 2 gates of " in output
+    assert "INTERNALERROR" not in output
+
+
+def test_a_rule_that_cannot_be_meant_is_told_to_who_names_a_doc(pytester: pytest.Pytester, suite: Path) -> None:
+    """The file is collected without the rule: that the doc is not found would be another mistake."""
+    result = pytester.runpytest("tasks/even.yaml::doc[3]", "--llmeval-fail-on=even.acc >= 1.9")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --llmeval-fail-on: 'even.acc >= 1.9': acc lies between 0 and 1*"])
+
+
+def test_the_same_mistake_in_a_task_file_stops_that_file_alone(pytester: pytest.Pytester, suite: Path) -> None:
+    (suite / "hard.yaml").write_text((suite / "hard.yaml").read_text().replace("acc >= 0.9", "acc >= 1.9"))
+    result = pytester.runpytest("tasks/even.yaml", "tasks/hard.yaml")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*hard.yaml:*: metadata.gates: 'acc >= 1.9': acc lies between 0 and 1*"])
+    result.stdout.fnmatch_lines(["*6 passed*1 error*"])
+
+
 def test_ini_twins_and_rules(pytester: pytest.Pytester, suite: Path, workers: list[str]) -> None:
     pytester.makeini("[pytest]\nllmeval_limit = 4\nllmeval_gates =\n    hard.acc >= 0.2 as low\n    gone.acc >= 0.5\n")
     result = pytester.runpytest("tasks/hard.yaml", "-v", *workers)

@@ -34,10 +34,12 @@ from pytest_llmeval._task import GroupMetric
 from pytest_llmeval._task import MetricSpec
 from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
+from pytest_llmeval._verdicts import Changes
 from pytest_llmeval._verdicts import Evidence
 from pytest_llmeval._verdicts import Member
 from pytest_llmeval._verdicts import Part
 from pytest_llmeval._verdicts import Verdict
+from pytest_llmeval._verdicts import changes_of_part
 from pytest_llmeval._verdicts import in_family
 from pytest_llmeval._verdicts import judge
 
@@ -200,6 +202,15 @@ class TestObservedValue:
         verdict = case.add(own, [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]).judge("exact_match <= baseline + 0.4")
         assert ("2 lost, 1 gained" in verdict.sentence, verdict.outcome) == (True, "passed")
 
+    def test_which_way_is_worse_is_told_by_the_gate_where_the_metric_does_not(self, case: Case) -> None:
+        own = task("errors", process_results=max)
+        case.add(own, [3.0, 5.0, 4.0], [1.0, 3.0, 2.0])
+        assert "; rise 2.0000" in case.judge("errors <= baseline + 5").sentence
+        assert "; gain 2.0000" in case.judge("errors >= baseline - 5").sentence
+        hit = Case(case.folder.path.parent / "hits").add(own, [1.0, 1.0, 0.0], [0.0, 0.0, 1.0])
+        assert "2 lost, 1 gained" in hit.judge("errors <= baseline + 0.4").sentence
+        assert "1 lost, 2 gained" in hit.judge("errors >= baseline - 0.4").sentence
+
     def test_texts_are_compared_as_a_whole(self, case: Case) -> None:
         """A baseline keeps no texts; its value stands for the same docs only."""
         own = task("bleu", kind="generate_until")
@@ -335,6 +346,88 @@ class TestConfidence:
         assert same.judge("word_perplexity <= baseline + 200% @ 0.95").outcome == "passed"
         assert same.judge("word_perplexity <= 1000 @ 0.95").outcome == "passed"
         assert same.judge("word_perplexity <= 2 @ 0.95").outcome == "failed"
+
+    def test_no_perplexity_below_1_is_assumed(self, case: Case) -> None:
+        """Docs of .1 and 3 nats, 2.9 apart: without the floor they could have -2.8, a perplexity of .06."""
+        case.add(task("perplexity", kind="loglikelihood"), [-0.1, -3.0] * 10)
+        verdict = case.judge("perplexity <= 5 @ 0.95")
+        bounds = _stats.mean_bounds([0.1, 3.0] * 10, 0.95, support=(0, 5.9))
+        assert "; taking docs to lie in [1, 365]" in verdict.sentence
+        assert (verdict.numbers["low"], verdict.numbers["high"]) == pytest.approx(
+            (math.exp(bounds.low), math.exp(bounds.high))
+        )
+
+    def test_one_nat_is_no_right_answer(self, case: Case) -> None:
+        """Docs of 0 and 1 nats may be followed by some of 2, the perplexity e * e."""
+        case.add(task("perplexity", kind="loglikelihood"), [-1.0, 0.0] * 10, [-1.0, 0.0] * 10)
+        assert "; taking docs to lie in [1, 7.39]" in case.judge("perplexity <= 2 @ 0.95").sentence
+        assert " lost, " not in case.judge("perplexity <= baseline + 5%").sentence
+
+    def test_no_bits_below_0_are_assumed(self, case: Case) -> None:
+        """Texts of ten bytes, of .1 and 3 nats a byte: at most 5.9 / ln 2 bits."""
+        case.add(task("bits_per_byte", kind="loglikelihood_rolling"), [[-1.0, 10], [-30.0, 10]] * 10)
+        verdict = case.judge("bits_per_byte <= 2.5 @ 0.95")
+        assert "; taking docs to lie in [0, 8.51]" in verdict.sentence
+        assert verdict.numbers["low"] >= 0
+
+    def test_of_a_long_text_less_is_assumed(self, case: Case) -> None:
+        """Of 31 nats in 20 words, 1.55 a word, texts of 9 and 11 words add .255 and 2.845 (2.59 apart). One of 11 words
+        that are all certain would add 1.55 * (1 - 11 / 10) = -.155; one of ten words would have no less than 0.
+        """
+        case.add(task("word_perplexity", kind="loglikelihood_rolling"), [[-1.0, 9], [-30.0, 11]] * 10)
+        verdict = case.judge("word_perplexity <= 5 @ 0.95")
+        bounds = _stats.mean_bounds([0.255, 2.845] * 10, 0.95, support=(-0.155, 5.435))
+        assert "; taking docs of average length to lie in [1, 229]" in verdict.sentence
+        assert verdict.numbers["low"] == pytest.approx(math.exp(bounds.low))
+
+    def test_where_nothing_is_known_a_perplexity_is_1_or_more(self, case: Case) -> None:
+        verdict = case.add(task("perplexity", kind="loglikelihood"), [-1.0]).judge("perplexity <= 5 @ 0.95")
+        assert "; it lies in [1.0000, inf]; to decide it" in verdict.sentence
+        assert case.judge("perplexity >= 1 @ 0.95").outcome == "passed"
+
+    def test_numbers_that_are_no_log_probabilities_keep_their_range(self, case: Case) -> None:
+        """A function's own, -1 and -2 as they are averaged, 1 apart: from -3 to 0, of which the exponentials."""
+        own = replace(task(process_results=max), metrics=(MetricSpec("own", aggregation="perplexity"),))
+        assert "taking docs to lie in [0.0498, 1]" in case.add(own, [1.0, 2.0] * 10).judge("own <= 0.2 @ 0.95").sentence
+
+    @pytest.mark.parametrize(
+        ("entry", "ways"),
+        [
+            (
+                "points >= baseline - 0.01 @ 0.95",
+                "tell the range of a doc's score (metadata.ranges: {points: [LEAST, GREATEST]}), run more docs or ask "
+                "of this data set alone (@ CONFIDENCE dataset)",
+            ),
+            (
+                "points >= 0.5 @ 0.95",
+                "tell the range of a doc's score (metadata.ranges: {points: [LEAST, GREATEST]}), run more docs or ask "
+                "of this data set alone (@ CONFIDENCE dataset)",
+            ),
+            ("points >= 0.5 @ 0.95 dataset", None),
+        ],
+    )
+    def test_what_would_decide_a_gate_on_scores_of_unknown_range(
+        self, case: Case, entry: str, ways: str | None
+    ) -> None:
+        """The same run twice: that no doc may lose much is what nobody knows."""
+        own = replace(task(process_results=max), metrics=(MetricSpec("points", higher_is_better=True),))
+        scores = [doc / 19 for doc in range(20)]
+        verdict = case.add(own, scores, scores).judge(entry)
+        assert (verdict.outcome == "inconclusive") == (ways is not None)
+        assert verdict.sentence.endswith(f"; to decide it {ways}") or ways is None
+        told = Case(case.folder.path.parent / "told")
+        told.add(replace(own, metadata={"ranges": {"points": [0, 1]}}), scores, scores)
+        assert "to decide it" not in told.judge(entry).sentence
+
+    def test_what_would_decide_a_gate_on_a_perplexity(self, case: Case) -> None:
+        lls = [-1.0 - 0.1 * doc for doc in range(20)]
+        case.add(task("perplexity", kind="loglikelihood"), lls, lls, total=40).drawn = "random"
+        verdict = case.judge("perplexity <= baseline + 1% @ 0.95")
+        assert verdict.outcome == "inconclusive"
+        ways = "run more docs or ask of this data set alone (@ CONFIDENCE dataset)"
+        assert verdict.sentence.endswith(f"; to decide it {ways}")
+        verdict = case.judge("perplexity <= baseline + 1% @ 0.95 dataset")
+        assert (verdict.outcome, verdict.sentence.endswith("; to decide it run more docs")) == ("inconclusive", True)
 
     def test_floors(self, case: Case) -> None:
         """7 of 20: Clopper and Pearson's one-sided bounds at .95."""
@@ -520,6 +613,41 @@ class TestStayingRight:
 
 def failing(p: float) -> Verdict:
     return Verdict("failed", f"p {p}", {}, p)
+
+
+class TestChanges:
+    """What the end of a session says of docs one by one."""
+
+    def changes(self, case: Case, own: Task, now: Sequence[Any], before: Sequence[Any]) -> Changes | None:
+        return changes_of_part(case.add(own, now, before).parts[0])
+
+    def test_right_and_wrong(self, case: Case) -> None:
+        assert self.changes(case, task(), hits(3, 2), [1.0, 1.0, 0.0, 1.0, 0.0]) == Changes(1, 1, 5, flips=True)
+
+    def test_a_log_probability_that_falls_is_worse(self, case: Case) -> None:
+        own = task("perplexity", kind="loglikelihood")
+        found = self.changes(case, own, [-1.5, -2.5, -3.5, -9.0], [-1.5, -1.5, -4.5, -8.0])
+        assert found == Changes(2, 1, 4, flips=False)
+
+    def test_a_text_counts_by_itself(self, case: Case) -> None:
+        """Though the whole perplexity rises, the second text is no worse than it was."""
+        own = task("word_perplexity", kind="loglikelihood_rolling")
+        now, before = [[-20.0, 5], [-12.0, 5]], [[-10.0, 5], [-12.0, 5]]
+        assert self.changes(case, own, now, before) == Changes(1, 0, 2, flips=False)
+
+    def test_probabilities_of_choices(self, case: Case) -> None:
+        """The right one of two fell from .8 to .6."""
+        own = task("brier_score")
+        found = self.changes(case, own, [[0, [0.6, 0.4]], [1, [0.5, 0.5]]], [[0, [0.8, 0.2]], [1, [0.5, 0.5]]])
+        assert found == Changes(1, 0, 2, flips=False)
+
+    def test_what_has_no_better_side_or_is_no_number(self, case: Case) -> None:
+        assert self.changes(case, task("own", process_results=max), [1.5, 2.5], [2.5, 1.5]) is None
+        pytest.importorskip("sacrebleu")
+        other = Case(case.folder.path.parent / "texts")
+        texts = task("bleu", kind="generate_until")
+        assert self.changes(other, texts, [["a", "b"]] * 2, [["a", "a"]] * 2) is None
+        assert changes_of_part(Case(case.folder.path.parent / "none").add(task(), hits(2)).parts[0]) is None
 
 
 class TestFamilies:

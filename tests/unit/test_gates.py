@@ -60,6 +60,13 @@ def score(*arguments: object) -> float:
     return 1.0
 
 
+def scored(*ends: float, name: str = "t", metric: str = "points") -> Task:
+    """A task whose function gives points, of which it tells the range if there is one."""
+    ranges = {"ranges": {metric: list(ends)}} if ends else {}
+    own = (MetricSpec(metric, aggregation="mean", higher_is_better=True),)
+    return task("generate_until", name=name, metrics=own, process_results=score, metadata=ranges)
+
+
 @pytest.mark.parametrize(
     ("entry", "meant"),
     [
@@ -111,6 +118,15 @@ def test_entries(entry: str | Mapping[str, Any], meant: tuple[object, ...]) -> N
         ("acc >= 0,35", "got '0,35'; did you mean 0.35?"),
         ("acc >= high", "got 'high'"),
         ("acc >= 0.3 as x]", "name: expected a text without brackets, got 'x]'"),
+        (
+            "acc >= 0.3 as t as u",
+            "name: expected one name, as the last thing ('acc >= 0.35 @ 0.95 as NAME'), got 't as u'",
+        ),
+        # The gate would have no confidence, one bound, and be on all docs.
+        ("acc >= 0.3 as sure @ 0.95", "as the last thing ('acc >= 0.35 @ 0.95 as NAME'), got 'sure @ 0.95'"),
+        ("acc >= 0.3 as low <= 0.9", "got 'low <= 0.9'"),
+        ("acc stays right as two on 3, 17", "got 'two on 3, 17'"),
+        ("acc stays right on 3 as a as b", "got 'a as b'"),
         ("acc >= baseline - -0.02", "expected a number of 0 or more, got '-0.02': the sign is in the words"),
         ("acc >= baseline - nan", "expected a finite number, got 'nan'"),
         ("acc >= baseline * 0.9", "expected a finite number, got 'baseline * 0.9'"),
@@ -217,6 +233,11 @@ def test_an_error_shows_a_mapping_as_it_stands_in_yaml() -> None:
         parse({"metric": "acc", "min": True})
 
 
+def test_a_name_may_hold_what_only_looks_like_more() -> None:
+    assert parse("acc >= 0.3 as basic on task 3").name == "basic on task 3"
+    assert parse({"metric": "acc", "min": 0.3, "name": "good as gold"}).name == "good as gold"
+
+
 @given(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from([">=", ">", "<=", "<"]))
 def test_every_finite_number_is_read_back(number: float, operator: Any) -> None:
     assert parse(f"acc {operator} {number!r}").bounds == (Bound(operator, number),)
@@ -303,6 +324,16 @@ def test_a_name_with_brackets_selects_itself() -> None:
         ("acc >= 40", task(metrics=(MetricSpec("acc", aggregation=score),))),
         ("mcc >= -0.5", task(metrics=(MetricSpec("mcc"),))),
         ("bleu >= 20", task("generate_until", metrics=(MetricSpec("bleu"),))),
+        ("points >= 40", scored()),
+        ("points >= 5", scored(0, 5)),
+        ("points >= baseline - 4.9", scored(0, 5)),
+        ("acc >= 1", task()),
+        ("acc > 0", task()),
+        # Twice as much may still be a proportion.
+        ("acc >= baseline + 100%", task()),
+        ("brier_score <= 2", task(metrics=(MetricSpec("brier_score"),))),
+        ("perplexity >= 1", task("loglikelihood")),
+        ("perplexity <= 0.5", task("loglikelihood", metrics=(MetricSpec("perplexity"),), process_results=score)),
     ],
 )
 def test_gates_that_can_be_meant(entry: str, owner: Task) -> None:
@@ -330,6 +361,17 @@ def test_gates_that_can_be_meant(entry: str, owner: Task) -> None:
         ("acc >= 3500", task(), "the bound is 3500"),
         ("exact_match >= 10", task("generate_until"), "did you mean 0.1?"),
         ("f1 >= 50", task(metrics=(MetricSpec("f1"),)), "did you mean 0.5?"),
+        ("acc > 1", task(), "acc lies between 0 and 1: it is never > 1; did you mean >= 1?"),
+        ("acc < 0", task(), "acc lies between 0 and 1: it is never < 0; did you mean <= 0?"),
+        ("f1 >= 1.5", scored(0, 1, metric="f1"), "f1 lies between 0 and 1, and the bound is 1.5"),
+        ("points >= 6", scored(0, 5), "points lies between 0 and 5, and the bound is 6"),
+        ("points <= -1", scored(-0.5, 5), "points lies between -0.5 and 5, and the bound is -1"),
+        ("points >= baseline - 5", scored(0, 5), "points lies between 0 and 5: a difference of 5 decides nothing"),
+        ("points >= baseline - 100%", scored(0, 5), "a difference of 100% decides nothing"),
+        ("brier_score <= 3", task(metrics=(MetricSpec("brier_score"),)), "brier_score lies between 0 and 2"),
+        ("perplexity <= 0.5", task("loglikelihood"), "perplexity is 1 or more, and the bound is 0.5"),
+        ("perplexity < 1", task("loglikelihood"), "perplexity is 1 or more: it is never < 1; did you mean <= 1?"),
+        ("bits_per_byte <= -0.1", task("loglikelihood_rolling"), "bits_per_byte is 0 or more, and the bound is -0.1"),
         ({"metric": "acc", "min": 0.2, "max": 90}, task(), "did you mean 0.9?"),
         ({"metric": "acc", "max_drop": 2}, task(), "a difference of 2 decides nothing; did you mean 0.02?"),
         ("acc >= baseline - 100%", task(), "a difference of 100% decides nothing"),
@@ -448,6 +490,20 @@ def test_group_gates_are_proportions_only_if_nobody_aggregates_otherwise() -> No
     check_gate(parse("acc >= 35"), group(GroupMetric("acc")), (*LEAVES, percent))
 
 
+def test_the_range_of_a_group_is_that_of_its_tasks() -> None:
+    points = group(GroupMetric("points"))
+    leaves = (scored(0, 5, name="a"), scored(2, 10, name="b"))
+    check_gate(parse("points >= 10"), points, leaves)
+    with pytest.raises(TaskFileError, match="points lies between 0 and 10, and the bound is 11"):
+        check_gate(parse("points >= 11"), points, leaves)
+    check_gate(parse("points >= 11"), points, (*leaves, scored(name="c")))
+
+
+def test_a_bound_just_above_a_proportion_is_no_percentage() -> None:
+    with pytest.raises(TaskFileError, match=r"and the bound is 1\.9$"):
+        check_gate(parse("acc >= 1.9"), task())
+
+
 @pytest.mark.parametrize(
     ("entries", "filters", "ids"),
     [
@@ -462,15 +518,15 @@ def test_group_gates_are_proportions_only_if_nobody_aggregates_otherwise() -> No
     ],
 )
 def test_ids(entries: list[str], filters: list[str], ids: tuple[str, ...]) -> None:
-    assert gate_ids([parse(entry) for entry in entries], filters) == ids
+    assert gate_ids([parse(entry) for entry in entries], filters, "task 't'") == ids
 
 
 def test_equal_ids_ask_for_a_name() -> None:
     gates = [parse("acc >= 0.3"), parse("acc <= 0.9")]
     with pytest.raises(TaskFileError) as caught:
-        gate_ids(gates, ["none"])
+        gate_ids(gates, ["none"], "task 't'")
     assert str(caught.value) == (
-        "bench/t.yaml:7: metadata.gates: 'acc <= 0.9': 2 gates would be called gate[acc] ('acc >= 0.3' and "
+        "bench/t.yaml:7: metadata.gates: 'acc <= 0.9': 2 gates of task 't' would be called gate[acc] ('acc >= 0.3' and "
         "'acc <= 0.9'): give one a name, 'acc >= 0.35 as NAME' or {metric: acc, min: 0.35, name: NAME}"
     )
 
@@ -498,7 +554,7 @@ def test_confidence_and_docs_of_groups() -> None:
     check_gate(parse("acc >= 0.3 @ 0.95"), plain, LEAVES)
     for metric in ("perplexity", "exact_match,last"):
         with pytest.raises(TaskFileError, match="no mean over the docs of its tasks"):
-            check_gate(parse(f"{metric} >= 0.3 @ 0.95"), plain, (*LEAVES, words))
+            check_gate(parse(f"{metric} >= 1 @ 0.95"), plain, (*LEAVES, words))
     check_gate(parse("acc stays right"), plain, LEAVES)
     with pytest.raises(TaskFileError, match="doc numbers are those of one task"):
         check_gate(parse("acc stays right on 3"), plain, LEAVES)
@@ -508,7 +564,7 @@ def test_gates_of_a_file_come_before_those_of_rules() -> None:
     rules = [parse_rule("t.acc >= 0.4 as ours"), parse_rule("other.acc >= 0.9"), parse_rule("t.acc_norm > 0.1")]
     found = gates_for(task(gates=(("acc >= 0.3", 3),)), rules)
     assert [gate.id for gate in found] == ["acc", "ours", "acc_norm"]
-    with pytest.raises(SettingError, match=r"2 gates would be called gate\[acc\]"):
+    with pytest.raises(SettingError, match=r"2 gates of task 't' would be called gate\[acc\]"):
         gates_for(task(gates=(("acc >= 0.3", 3),)), [parse_rule("t.acc >= 0.4")])
 
 

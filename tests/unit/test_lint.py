@@ -341,3 +341,35 @@ def test_a_range_of_what_is_no_metric(tmp_path: Path) -> None:
         "error t.yaml:8: metadata.ranges.acuracy: the task has no metric 'acuracy' that is the mean of its docs' "
         "scores (there are: acc, acc_norm)"
     ]
+
+
+LOGLIKELIHOOD = {key: value for key, value in CHOICE.items() if key != "doc_to_choice"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "metric", "message"),
+    [
+        (
+            LOGLIKELIHOOD | {"output_type": "loglikelihood"},
+            "perplexity",
+            "perplexity is made of log-probabilities, which may be as low as they like, and that it is 1 or more is "
+            "known. A gate that needs no range asks of this data set alone: 'perplexity <= ... @ 0.95 dataset'",
+        ),
+        (
+            LOGLIKELIHOOD | {"output_type": "loglikelihood_rolling"},
+            "bits_per_byte",
+            "bits_per_byte is made of log-probabilities, which may be as low as they like, and that it is 0 or more "
+            "is known. A gate that needs no range asks of this data set alone: 'bits_per_byte <= ... @ 0.95 dataset'",
+        ),
+        (
+            CHOICE | {"metric_list": "[{metric: brier_score}]"},
+            "brier_score",
+            "the range of brier_score is known, [0, 2]",
+        ),
+        (CHOICE | {"metric_list": "[{metric: mcc}]"}, "mcc", "mcc is no mean over docs, and has no bounds that"),
+    ],
+)
+def test_a_range_where_none_is_to_be_told(tmp_path: Path, keys: dict[str, str], metric: str, message: str) -> None:
+    found = lines(tmp_path, keys | {"metadata": f"{{ranges: {{{metric}: [0, 9]}}}}"})
+    (line,) = [line for line in found if "error" in line]
+    assert f": metadata.ranges.{metric}: leave it away: {message}" in line

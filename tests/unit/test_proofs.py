@@ -26,6 +26,7 @@ from pytest_llmeval._results import DocKey
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Ledger
 from pytest_llmeval._settings import Settings
+from pytest_llmeval._stats import exact_bounds
 from pytest_llmeval._stats.sequential import STAKES
 from pytest_llmeval._task import Field
 from pytest_llmeval._task import Group
@@ -256,6 +257,15 @@ class TestWhatHasNoTest:
         assert not can_be_proven(gate, stream.evidence(), stream.order())
         assert stream.proof(f"{own.metrics[0].name} >= 0.5", 40) is None
 
+    def test_ends_that_the_task_tells_are_known(self) -> None:
+        """4 of 5 points each: as far from a floor of 1 as docs of .8 are from one of .2."""
+        needed = next(n for n in range(1, 500) if sum((1 + s * 0.6 / 0.2) ** n for s in STAKES) / len(STAKES) >= 40)
+        gate = {"metric": "points", "min": 1, "confidence": 0.95}
+        own = task(metric="points", kind="generate_until", process_results=max)
+        assert Stream().add(own, [4.0] * 50).proof(gate, 40) is None
+        told = replace(own, metadata={"ranges": {"points": [0, 5]}})
+        assert Stream().add(told, [4.0] * 50).proof(gate, 40) == Proof("passed", needed, 50, 0.95)
+
     def test_docs_that_share_a_passage_are_no_draws_of_questions_but_those_of_a_data_set(self) -> None:
         stream = Stream().add(task(metadata={"cluster": "passage"}), [1.0] * 100)
         assert stream.proof(floor(), 50) is None
@@ -332,6 +342,8 @@ class TestWords:
     def test_certain(self) -> None:
         assert str(Proof("failed", 1500, 1838)) == "certain after 1,500 of 1,838 docs"
         assert str(Proof("failed", 1500, 1838, 0.99)) == "proven after 1,500 of 1,838 docs at 99 %"
+        assert str(Proof("failed", 15, 18, 0.57)) == "proven after 15 of 18 docs at 57 %"
+        assert str(Proof("failed", 15, 18, 0.99999999)) == "proven after 15 of 18 docs at 99.999999 %"
 
 
 class TestTheLastDoc:
@@ -349,7 +361,24 @@ class TestTheLastDoc:
         gate = parse_gate(floor(), path=PATH, line=1)
         verdict = last_word(Verdict("failed", "x", against=against), gate, 5, looked=True)
         assert verdict.outcome == outcome
-        assert "half of the error of 0.95 went into looking early" in verdict.sentence
+        assert "judged at 0.975, as half of the error of 0.95 went into looking early" in verdict.sentence
+
+    @pytest.mark.parametrize(("confidence", "judged"), [("0.95", "0.975"), ("0.999999", "0.9999995")])
+    def test_the_verdict_shows_what_was_asked_for(self, confidence: str, judged: str) -> None:
+        gate = parse_gate(f"acc >= 0.5 @ {confidence}", path=PATH, line=1)
+        stream = Stream().add(task(), [1.0, 0.0] * 20)
+        verdict = judge(halved(gate), summary_of(stream.evidence()), evidence=stream.evidence())
+        sentence = last_word(verdict, gate, 1, looked=True).sentence
+        assert f"required >= 0.5 @ {confidence}; it lies in " in sentence
+        assert sentence.endswith(f"judged at {judged}, as half of the error of {confidence} went into looking early")
+
+    def test_it_is_judged_at_the_half_that_was_kept(self) -> None:
+        """20 of 40: Clopper and Pearson's bounds at .975."""
+        stream = Stream().add(task(), [1.0, 0.0] * 20)
+        gate, evidence = halved(parse_gate(floor(), path=PATH, line=1)), stream.evidence()
+        verdict = judge(gate, summary_of(evidence), evidence=evidence)
+        bounds = exact_bounds(20, 40, 0.975)
+        assert (verdict.numbers["low"], verdict.numbers["high"]) == pytest.approx((bounds.low, bounds.high))
 
 
 def final_outcome(gate: Gate, stream: Stream) -> str:

@@ -329,9 +329,9 @@ task:
     [
         ("group: g\n", "g.yaml:1: task: missing: the names of the tasks in the group"),
         ("group: g\ntask: []\n", "g.yaml:2: task: the list is empty"),
-        ("group: g\ntask:\n  - [a]\n", "g.yaml:3: task[0]: expects a mapping, got a list"),
+        ("group: g\ntask:\n  - [a]\n", "g.yaml:3: task[0]: expects a mapping, got the list [a]"),
         ("group: g\ntask:\n  - a\n  - {num_fewshot: 5}\n", "g.yaml:4: task[1]: has neither 'task' nor 'group'"),
-        ("group: [g]\ntask: [a]\n", "g.yaml:1: group: expects a text, got a list"),
+        ("group: [g]\ntask: [a]\n", "g.yaml:1: group: expects a text, got the list [g]"),
         (
             "group: g\ntask:\n  - {task: t, num_fewshots: 5}\n",
             "g.yaml:3: num_fewshots: unknown key; did you mean 'num_fewshot'? ",

@@ -60,6 +60,17 @@ def test_the_range_that_scores_are_taken_to_have() -> None:
     assert stats.mean_bounds(many.tolist(), 0.95).low == pytest.approx(np.quantile(means, 0.05), abs=2e-3)
 
 
+def test_what_no_doc_can_have_is_not_assumed() -> None:
+    scores = [1.0, 2.0, 5.0]
+    assert stats.assumed_support(scores) == (-3, 9)
+    assert stats.assumed_support(scores, 0.0) == (0, 9)
+    assert stats.assumed_support(scores, -4.0) == (-3, 9)
+    # Docs that have it all the same say that it is wrong.
+    assert stats.assumed_support(scores, 2.0) == (1, 9)
+    assert stats.mean_bounds(scores, 0.95, least=0.0) == stats.mean_bounds(scores, 0.95, support=(0, 9))
+    assert stats.mean_bounds(scores, 0.95, least=0.0).low > stats.mean_bounds(scores, 0.95).low
+
+
 def test_a_mean_without_spread_or_without_docs() -> None:
     unknown = Interval(-inf, inf)
     assert stats.mean_bounds([], 0.95) == unknown

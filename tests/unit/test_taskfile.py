@@ -292,12 +292,12 @@ def test_several_right_choices_by_index(tmp_path: Path) -> None:
         ("repeats: 0", "t.yaml:6: repeats: expects a whole number, 1 or more, got 0"),
         ("unsafe_code: 1", "t.yaml:6: unsafe_code: expects true or false, got 1"),
         ("should_decontaminate: 'true'", "t.yaml:6: should_decontaminate: expects true or false, got the text 'true'"),
-        ("tag: {a: b}", "t.yaml:6: tag: expects a text, got a mapping"),
-        ("tag: [a, [b]]", "t.yaml:6: tag[1]: expects a text, got a list"),
-        ("description: [a]", "t.yaml:6: description: expects a text, got a list"),
-        ("target_delimiter: {}", "t.yaml:6: target_delimiter: expects a text, got a mapping"),
+        ("tag: {a: b}", "t.yaml:6: tag: expects a text, got the mapping {a: b}"),
+        ("tag: [a, [b]]", "t.yaml:6: tag[1]: expects a text, got the list [b]"),
+        ("description: [a]", "t.yaml:6: description: expects a text, got the list [a]"),
+        ("target_delimiter: {}", "t.yaml:6: target_delimiter: expects a text, got the mapping {}"),
         ("metadata: 1.0", "t.yaml:6: metadata: expects a mapping, got 1.0"),
-        ("dataset_kwargs: [a]", "t.yaml:6: dataset_kwargs: expects a mapping, got a list"),
+        ("dataset_kwargs: [a]", "t.yaml:6: dataset_kwargs: expects a mapping, got the list [a]"),
         ("process_docs: utils.f", "t.yaml:6: process_docs: expects !function module.name, got the text 'utils.f'"),
         ("process_results: f", "t.yaml:6: process_results: expects !function module.name, got the text 'f'"),
         ("custom_dataset: f", "t.yaml:6: custom_dataset: expects !function module.name, got the text 'f'"),
@@ -311,7 +311,7 @@ def test_several_right_choices_by_index(tmp_path: Path) -> None:
             "metric_list: [{metric: exact_match}, {metric: exact_match}]",
             "t.yaml:6: metric_list: metric 'exact_match' is listed twice; results are known by these names",
         ),
-        ("generation_kwargs: {until: [[x]]}", "t.yaml:6: generation_kwargs.until[0]: expects a text, got a list"),
+        ("generation_kwargs: {until: [[x]]}", "t.yaml:6: generation_kwargs.until[0]: expects a text, got the list [x]"),
         (
             "generation_kwargs: {max_gen_toks: many}",
             "t.yaml:6: generation_kwargs.max_gen_toks: expects a whole number, 1 or more, got the text 'many'",
@@ -537,9 +537,27 @@ KNOWN = (
         ),
         (
             f"{GENERATE}metadata: {{ranges: {{f1: [1, 0]}}}}\n",
-            "t.yaml:6: metadata.ranges.f1: expects the least and the greatest score of a doc, e.g. [0, 1], got ",
+            "t.yaml:6: metadata.ranges.f1: expects the least and the greatest score of a doc, e.g. [0, 1], got the "
+            "list [1, 0]; did you mean [0, 1]?",
         ),
-        (f"{GENERATE}metadata: {{ranges: [0, 1]}}\n", "t.yaml:6: metadata.ranges: expects a mapping, got "),
+        (
+            f"{GENERATE}metadata: {{ranges: {{f1: [0, 1, 2]}}}}\n",
+            "t.yaml:6: metadata.ranges.f1: expects the least and the greatest score of a doc, e.g. [0, 1], got the "
+            "list [0, 1, 2]",
+        ),
+        (
+            f"{GENERATE}metadata: {{ranges: {{f1: [1, 1]}}}}\n",
+            "t.yaml:6: metadata.ranges.f1: expects the least and the greatest score of a doc, e.g. [0, 1], got the "
+            "list [1, 1]",
+        ),
+        (
+            f"{GENERATE}metadata: {{ranges: {{f1: [0, 1e999]}}}}\n",
+            "t.yaml:6: metadata.ranges.f1: expects a number, got the text '1e999'",
+        ),
+        (
+            f"{GENERATE}metadata: {{ranges: [0, 1]}}\n",
+            "t.yaml:6: metadata.ranges: expects a mapping, got the list [0, 1]",
+        ),
         (
             f"{GENERATE}metadata: {{range: {{f1: [0, 1]}}}}\n",
             "t.yaml:6: metadata.range: is no key of ours; did you mean 'ranges'?",

@@ -87,7 +87,7 @@ def test_an_absent_include_is_named_with_its_line(tmp_path: Path) -> None:
     write(tmp_path, t="task: t\ninclude: absent_yaml\n")
     assert complaint(tmp_path / "t.yaml") == f"{tmp_path}/t.yaml:2: include: there is no file {tmp_path}/absent_yaml"
     write(tmp_path, t="task: t\ninclude: {a: b}\n")
-    assert complaint(tmp_path / "t.yaml") == f"{tmp_path}/t.yaml:2: include: expects a text, got a mapping"
+    assert complaint(tmp_path / "t.yaml") == f"{tmp_path}/t.yaml:2: include: expects a text, got the mapping {{a: b}}"
 
 
 def test_lines_belong_to_the_file_that_is_read_and_errors_to_the_one_that_is_wrong(tmp_path: Path) -> None:

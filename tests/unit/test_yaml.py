@@ -19,6 +19,7 @@ from pytest_llmeval._yaml import Scalar
 from pytest_llmeval._yaml import Table
 from pytest_llmeval._yaml import data
 from pytest_llmeval._yaml import read_yaml
+from pytest_llmeval._yaml import shown
 
 
 def read(folder: Path, text: str | bytes) -> Table:
@@ -159,7 +160,7 @@ def test_a_key_written_twice_with_one_value_loses_nothing(tmp_path: Path) -> Non
         ("a: 1\n".encode("utf-16"), "x.yaml:1: not UTF-8 text (byte 0xff); save the file as UTF-8"),
         ("", "x.yaml: the file is empty; a task file is a mapping of keys to values"),
         ("# nothing\n", "x.yaml: the file is empty; a task file is a mapping of keys to values"),
-        ("- a\n", "x.yaml:1: expects a mapping of keys to values, got a list"),
+        ("- a\n", "x.yaml:1: expects a mapping of keys to values, got the list [a]"),
         ("just text\n", "x.yaml:1: expects a mapping of keys to values, got the text 'just text'"),
         ("a: " + "[" * 5000, "x.yaml: not readable as YAML: nested too deeply"),
         ("a: 1\nb: &x [*x]\n", "x.yaml:2:4: an alias refers to a value that contains it"),
@@ -186,6 +187,25 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def test_a_function_is_no_data(tmp_path: Path) -> None:
     with pytest.raises(TaskFileError, match=re.escape("x.yaml:2: !function m.f is not possible here")):
         data(read(tmp_path, "a:\n  b: !function m.f\n"))
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("x", "the text 'x'"),
+        ("1_000", "1_000"),
+        ("~", "nothing"),
+        ("!function own.f", "!function own.f"),
+        ("[1, 0]", "the list [1, 0]"),
+        ("[]", "the list []"),
+        ("{a: [b, {c: ~}], d: !function own.f}", "the mapping {a: [b, {c: ~}], d: !function own.f}"),
+        ("[[[[x]]]]", "the list [[[[...]]]]"),
+        ('["two\\nlines"]', "the list ['two\\nlines']"),
+        (f"[{', '.join(['word'] * 20)}]", "the list [word, word, word, word, word, word, word, word, word, wo..."),
+    ],
+)
+def test_a_message_shows_a_value_on_one_line(tmp_path: Path, written: str, message: str) -> None:
+    assert shown(read(tmp_path, f"k: {written}\n").entries["k"]) == message
 
 
 def test_aliases_that_multiply_each_other_end(tmp_path: Path) -> None:

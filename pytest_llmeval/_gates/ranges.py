@@ -1,0 +1,72 @@
+"""Between which numbers a metric's value lies, and gates whose bounds lie beyond: these are met always or never."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from pytest_llmeval._gates.gate import Bound
+from pytest_llmeval._gates.gate import Change
+from pytest_llmeval._gates.gate import Gate
+from pytest_llmeval._metrics import Metric
+from pytest_llmeval._metrics import doc_mean
+from pytest_llmeval._task import Task
+
+
+def check_range(gate: Gate, meant: Sequence[tuple[Task, Metric]]) -> None:
+    """Raise unless the gate's bounds and differences can be met and missed. `meant`: its metric in each task.
+
+    Where one task does not tell between which numbers its value lies, nothing is known of the gate's.
+    """
+    ranges = [ends for task, metric in meant if (ends := _range_of(task, metric)) is not None]
+    if not ranges or len(ranges) < len(meant):
+        return
+    low, high = min(ends[0] for ends in ranges), max(ends[1] for ends in ranges)
+    for bound in gate.bounds:
+        _check_bound(gate, bound, low, high)
+    if gate.change is not None:
+        _check_difference(gate, gate.change, low, high)
+
+
+def _range_of(task: Task, metric: Metric) -> tuple[float, float] | None:
+    """Known of what this package computes, and of a mean whose docs' scores the task tells the range of."""
+    if metric.owned:
+        return None
+    if metric.kind == "right" or metric.code is not None or (metric.name == "f1" and metric.kind != "any"):
+        return 0.0, 1.0
+    mean = doc_mean(metric)
+    if mean is None:
+        return None
+    if mean.plain and metric.name in task.ranges:
+        return task.ranges[metric.name]
+    if mean.support is None and mean.floor is not None and metric.kind != "any":
+        return math.exp(mean.floor) if mean.log else mean.floor, math.inf
+    return mean.support
+
+
+def _check_bound(gate: Gate, bound: Bound, low: float, high: float) -> None:
+    if not low <= bound.value <= high:
+        is_percent = (low, high) == (0, 1) and 2 <= bound.value <= 100
+        mend = f"; did you mean {bound.value / 100:g}?" if is_percent else ""
+        raise gate.place.error(f"{gate.metric} {_between(low, high)}, and the bound is {bound.value:g}{mend}")
+    if (bound.operator, bound.value) in ((">", high), ("<", low)):
+        raise gate.place.error(
+            f"{gate.metric} {_between(low, high)}: it is never {bound.operator} {bound.value:g}; did you mean "
+            f"{bound.operator}= {bound.value:g}?"
+        )
+
+
+def _check_difference(gate: Gate, change: Change, low: float, high: float) -> None:
+    size = float(abs(change.offset))
+    if change.relative:
+        # All of a value that is not below 0 taken away; as much added may still be reached.
+        idle, shown, mend = low >= 0 and change.offset <= -1, f"{size * 100:.12g}%", ""
+    else:
+        idle, shown = size >= high - low, f"{size:.12g}"
+        mend = f"; did you mean {size / 100:.12g}?" if (low, high) == (0, 1) and size <= 100 else ""
+    if idle:
+        raise gate.place.error(f"{gate.metric} {_between(low, high)}: a difference of {shown} decides nothing{mend}")
+
+
+def _between(low: float, high: float) -> str:
+    return f"is {low:g} or more" if math.isinf(high) else f"lies between {low:g} and {high:g}"
