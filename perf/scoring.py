@@ -154,7 +154,7 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("rows", nargs="*", default=list(ROWS), metavar="ROW", help=", ".join(ROWS))
     parser.add_argument("--docs", type=int, help="docs of each row instead of its own number")
-    parser.add_argument("--choices", type=int, help="choices of each doc instead of all, to see how time grows with them")
+    parser.add_argument("--choices", type=int, help="choices of each doc instead of all")
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--batch", type=int, default=8, help="lm_eval's batch size")
     parser.add_argument("--pack", type=int, help="most tokens of a pass")
