@@ -247,7 +247,9 @@ def _processed(function: DocFunction, asked: _Asked, task: Task, metrics: Mappin
         )
     for name, item in items.items():
         if name in metrics:
-            _check_shape(metrics[name], name, item, source, f"return that, or leave {name} out where a doc has none")
+            # A doc needs one score at least.
+            mend = f"return that, or leave {name} out where a doc has none" if len(listed) > 1 else "return that"
+            _check_shape(metrics[name], name, item, source, mend)
         else:
             mend = "return that, leave it out, or list it in metric_list with an aggregation that takes it"
             _check_shape(unlisted(name), name, item, source, mend)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_llmeval._baselines.entries import Entry
+from pytest_llmeval._baselines.entries import docs_named
 from pytest_llmeval._baselines.entries import entry_of
 from pytest_llmeval._baselines.folder import Folder
 from pytest_llmeval._baselines.header import Header
@@ -54,7 +54,7 @@ class Comparison:
     def _unpaired(self, whole: bool, ignore: bool) -> Iterator[str]:
         pairing = self.pairing
         if pairing.changed:
-            yield f"the prompt of {_docs(pairing.changed)} changed"
+            yield f"the prompt of {docs_named(pairing.changed)} changed"
             return
         if not pairing.pairs:
             yield "it has none of the docs that were run"
@@ -62,9 +62,9 @@ class Comparison:
         if ignore:
             return
         if pairing.unknown:
-            yield f"it lacks {_docs(pairing.unknown)} of the run"
+            yield f"it lacks {docs_named(pairing.unknown)} of the run"
         if whole and pairing.unused:
-            yield f"the data has no longer {_docs(pairing.unused)} of it"
+            yield f"the data has no longer {docs_named(pairing.unused)} of it"
 
 
 def compare_task(folder: Folder, task: Task, settings: Settings, results: Sequence[DocResult]) -> Comparison:
@@ -78,9 +78,3 @@ def compare_task(folder: Folder, task: Task, settings: Settings, results: Sequen
         return Comparison(now)
     entries = [entry_of(result) for result in results if result.error is None]
     return Comparison(now, record, pair(record.entries, entries))
-
-
-def _docs(entries: Sequence[Entry]) -> str:
-    """``3 docs (doc[1], doc[5], ...)``"""
-    named = ", ".join(f"doc[{entry.doc}]" for entry in entries[:2]) + ", ..." * (len(entries) > 2)
-    return f"{len(entries):,} doc{'s' * (len(entries) != 1)} ({named})"

@@ -47,6 +47,12 @@ class Entry:
         return DocResult(self.doc, scores, key=self.key, pick=self.pick)
 
 
+def docs_named(entries: Sequence[Entry]) -> str:
+    """``3 docs (doc[1], doc[5], ...)``"""
+    named = ", ".join(f"doc[{entry.doc}]" for entry in entries[:2]) + ", ..." * (len(entries) > 2)
+    return f"{len(entries):,} doc{'s' * (len(entries) != 1)} ({named})"
+
+
 def entry_of(result: DocResult) -> Entry:
     """What a baseline keeps of a result, rounded as it is written. The result has a key and no error.
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from pytest_llmeval._aggregate import summarize_task
 from pytest_llmeval._baselines.entries import Entry
+from pytest_llmeval._baselines.entries import docs_named
 from pytest_llmeval._baselines.entries import entry_of
 from pytest_llmeval._baselines.header import Header
 from pytest_llmeval._baselines.header import header_of
@@ -62,7 +63,7 @@ def updated(
     """The baseline of a task after a run; the results are in doc order, `facts` is what the model says of itself.
 
     Raises BaselineError for docs that cannot stand in a baseline (errors, NaN), and where the docs that were not
-    run were answered under other settings.
+    run were answered under other settings, or to other prompts.
     """
     _check_docs(path, results, summary)
     now = [entry_of(result) for result in results]
@@ -76,6 +77,8 @@ def updated(
                 path, f"not updated: {'; '.join(differing)}; that is for all docs, so update by a run of all docs"
             )
         entries = replaced(old.entries, now)
+        if len(entries) > len(now):
+            _check_prompts(path, old.entries, now)
         models = [*old.header.models, *([own] if own not in old.header.models else [])]
         summary = _summary(task, entries, summary.n_total)
     written = replace(
@@ -100,6 +103,16 @@ def _check_docs(path: Path, results: Sequence[DocResult], summary: Summary) -> N
     if odd:
         kinds = ", ".join(dict.fromkeys(odd.values()))
         raise _unsound(path, [result for result in results if result.doc in odd], f"got no usable number ({kinds})")
+
+
+def _check_prompts(path: Path, before: Sequence[Entry], now: Sequence[Entry]) -> None:
+    """Raise BaselineError if docs that were run had another prompt: those that were not run may have had it too."""
+    if changed := pair(before, now).changed:
+        raise BaselineError(
+            path,
+            f"not updated: the prompt of {docs_named(changed)} changed; the docs that were not run would stay with the "
+            "old one, so update by a run of all docs",
+        )
 
 
 def _unsound(path: Path, docs: Sequence[DocResult], what: str, reason: str = "") -> BaselineError:

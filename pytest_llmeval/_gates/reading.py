@@ -47,7 +47,7 @@ _COMPARISON = re.compile(
 #: A bound, its confidence, and what that is about: ``baseline - 0.02 @ 0.95 dataset``.
 _LIMIT = re.compile(r"(?P<limit>[^@]*?)\s*(?:@\s*(?P<confidence>[^\s@]+)(?:\s+(?P<scope>\w+))?)?")
 _BASELINE = re.compile(r"baseline(?:\s*(?P<sign>[+-])\s*(?P<offset>.+))?")
-_STAYS_RIGHT = re.compile(r"(?P<key>.+?)\s+stays\s+right(?:\s+on\s+(?P<docs>\d[\d\s,]*))?(?:\s+as\s+(?P<name>.+))?")
+_STAYS_RIGHT = re.compile(r"(?P<key>.+?)\s+stays\s+right(?:\s+on\s+(?P<docs>all|\d[\d\s,]*))?(?:\s+as\s+(?P<name>.+))?")
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _NAME = re.compile(r"[^\s\[\]](?:[^\[\]\n\r]*[^\s\[\]])?")
 #: What stands behind a name in a text, where it would count for nothing: a second name, a confidence, docs.
@@ -84,7 +84,7 @@ def _parse(entry: object, place: Place) -> Gate:
 def _parse_text(text: str, place: Place) -> Gate:
     if match := _STAYS_RIGHT.fullmatch(text):
         metric, filter_name = _split_key(match["key"], place)
-        docs = "all" if match["docs"] is None else [int(doc) for doc in re.findall(r"\d+", match["docs"])]
+        docs = "all" if match["docs"] in (None, "all") else [int(doc) for doc in re.findall(r"\d+", match["docs"])]
         name = _last_name(match["name"], place)
         return Gate(metric, (), filter_name, name, place=place, stays_right=_stays_right(docs, place))
     match = _COMPARISON.fullmatch(text)

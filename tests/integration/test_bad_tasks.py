@@ -214,7 +214,7 @@ def scored(suite: Path) -> Callable[[str], None]:
     [
         ("{'acc': 'right'}", "metric acc: process_results score gave 'right', and mean needs a number: *"),
         ("{'acc': None}", "metric acc: process_results score gave None, and mean needs a number: *"),
-        ("{'acc': [1, 0]}", "metric acc: * gave [[]1, 0[]], and mean needs a number: *leave acc out where a doc has *"),
+        ("{'acc': [1, 0]}", "metric acc: * gave [[]1, 0[]], and mean needs a number: return that"),
         ("{'acc': 1, 'said': 'yes'}", "metric said: * gave 'yes', and mean needs a number: *list it in metric_list *"),
         ("{'accuracy': 1}", "*gave {'accuracy': 1}, which has no score for a metric of metric_list (acc): *"),
     ],

@@ -34,4 +34,14 @@ def test_every_doc_equals_the_recorded_one(name: str, smollm2: LM, shared: Path,
     found = goldenrows.compare_set(name, smollm2, shared, benchmarks, docs=DOCS[name])
     assert found.docs == DOCS[name]
     assert (found.prompts, found.picks, found.texts, found.metrics) == ([], [], [], [])
-    assert found.largest <= 1e-4
+    assert goldenrows.apart(found.far, smollm2) == []
+
+
+def test_what_is_wrong_here_too_is_seen(smollm2: LM) -> None:
+    request = ("Question: What alcohol do you pour for a mojito?\nAnswer:", " white rum")
+    [(value, _)] = smollm2.loglikelihood([request])
+    far = [goldenrows.Far("here", request, ours, recorded=0.0) for ours in (value, value + 3e-4, float("nan"))]
+    assert [one.partition(" != ")[0] for one in goldenrows.apart(far, smollm2)] == [
+        f"here: {value + 3e-4}",
+        "here: nan",
+    ]

@@ -283,9 +283,12 @@ class TestUpdating:
         old = update([result(i, 0.0, prompt="old") for i in range(9)], settings=Settings(num_fewshot=5))
         assert update([result(0)], old) == update([result(0)])
 
-    def test_a_changed_prompt_replaces_its_doc(self) -> None:
-        new = update([result(1, prompt="q")], update([result(0), result(1)]), n_total=2)
-        assert [one.key.prompt for one in new.entries] == ["p", "q"]
+    def test_parts_of_other_prompts_do_not_mix(self) -> None:
+        old = update([result(0), result(1)], n_total=3)
+        with pytest.raises(BaselineError, match=r"not updated: the prompt of 1 doc \(doc\[1\]\) changed; .* all docs"):
+            update([result(1, prompt="q")], old, n_total=3)
+        new = update([result(0, prompt="q"), result(1, prompt="q")], old, n_total=3)
+        assert [one.key.prompt for one in new.entries] == ["q", "q"]
 
     def test_parts_of_other_settings_do_not_mix(self) -> None:
         old = update([result(0), result(1)])

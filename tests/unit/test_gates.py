@@ -212,6 +212,7 @@ def test_comparisons(entry: Any, change: Change, confidence: float | None, scope
     ("entry", "docs"),
     [
         ("acc stays right", "all"),
+        ("acc stays right on all", "all"),
         ("acc stays right on 3, 17 as the two", (3, 17)),
         ({"metric": "acc", "must_stay_right": "all"}, "all"),
         ({"metric": "acc", "must_stay_right": [3, 17, 3]}, (3, 17)),

@@ -326,14 +326,14 @@ EM = MetricSpec("em", aggregation="mean")
 @pytest.mark.parametrize(
     ("name", "item", "metric", "reason"),
     [
-        ("em", "yes", EM, "'yes', and mean needs a number: return that, or leave em out where a doc has none"),
-        ("em", None, EM, "None, and mean needs a number: return that, or leave em out where a doc has none"),
-        ("em", (1, 0), EM, "[1, 0], and mean needs a number: return that, or leave em out where a doc has none"),
+        ("em", "yes", EM, "'yes', and mean needs a number: return that"),
+        ("em", None, EM, "None, and mean needs a number: return that"),
+        ("em", (1, 0), EM, "[1, 0], and mean needs a number: return that"),
         (
             "f1",
             0.5,
             MetricSpec("f1"),
-            "0.5, and f1 needs [right label, predicted label]: return that, or leave f1 out where a doc has none",
+            "0.5, and f1 needs [right label, predicted label]: return that",
         ),
     ],
 )
@@ -341,6 +341,12 @@ def test_a_score_that_its_aggregation_cannot_take(name: str, item: Any, metric: 
     result = judged(name, item, metric)
     assert result.error == f"task t, doc 3: metric {name}: process_results score gave {reason}"
     assert result.scores == {}
+
+
+def test_a_score_may_be_left_out_beside_others() -> None:
+    result = judged("em", None, EM, MetricSpec("f1"))
+    assert result.error is not None
+    assert result.error.endswith("None, and mean needs a number: return that, or leave em out where a doc has none")
 
 
 def test_a_score_that_no_list_names_needs_a_number() -> None:
