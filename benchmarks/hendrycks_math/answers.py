@@ -81,7 +81,8 @@ def one_spelling(answer: str) -> str:
     """The answer with all that does not matter written one way. Raises ValueError if the rules do not fit it."""
     for old, new in SPELLINGS:
         answer = answer.replace(old, new)
-    answer = _without_unit(answer).replace(r"\%", "")
+    # Twice, as there: what one pass takes away may leave another sign of percent.
+    answer = _without_unit(answer).replace(r"\%", "").replace(r"\%", "")
     answer = answer.replace(" .", " 0.").replace("{.", "{0.")
     if answer.startswith("."):
         answer = "0" + answer

@@ -379,6 +379,7 @@ PIECES = [
 
 
 @hypothesis.given(st.lists(st.sampled_from(PIECES), max_size=9).map("".join))
+@hypothesis.example(r"\\\%%")
 @hypothesis.settings(max_examples=2000, deadline=None, database=None)
 def test_answers_of_math_are_spelled_as_in_lm_eval(answer: str) -> None:
     """Where our rules do not fit an answer, lm_eval's fail on it; both then compare it as it stands."""
