@@ -37,7 +37,7 @@ def main() -> int:
         differences = [*found.prompts, *found.picks, *found.texts, *found.metrics, *found.aggregates, *apart]
         for difference in differences[:20]:
             print(f"    {difference}")
-        failed += bool(differences)
+        failed += bool(differences) or found.largest > 1e-4
     return 1 if failed else 0
 
 

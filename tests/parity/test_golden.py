@@ -34,7 +34,8 @@ def test_every_doc_equals_the_recorded_one(name: str, smollm2: LM, shared: Path,
     found = goldenrows.compare_set(name, smollm2, shared, benchmarks, docs=DOCS[name])
     assert found.docs == DOCS[name]
     assert (found.prompts, found.picks, found.texts, found.metrics) == ([], [], [], [])
-    assert goldenrows.apart(found.far, smollm2) == []
+    # What lm_eval gives on this processor tells a mistake of ours from another rounding of its products.
+    assert found.largest <= 1e-4, [str(one) for one in found.far] + goldenrows.apart(found.far, smollm2)
 
 
 def test_what_is_wrong_here_too_is_seen(smollm2: LM) -> None:
