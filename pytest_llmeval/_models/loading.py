@@ -158,18 +158,22 @@ class Loader:
 
 @contextmanager
 def silence() -> Iterator[list[str]]:
-    """No progress bars and no log lines of transformers; its warnings are put into the list instead."""
+    """No progress bars and no log lines of transformers; its warnings are put into the list instead.
+
+    Nor do they go on to the root logger, as transformers lets them where the variable CI is set: pytest would
+    show them as captured log.
+    """
     caught: list[str] = []
     root = logging.getLogger("transformers")
     bars: Any = transformers_logging
     had_bars = bars.is_progress_bar_enabled()
-    handlers = root.handlers[:]
-    root.handlers[:] = [_Collector(caught)]
+    handlers, propagates = root.handlers[:], root.propagate
+    root.handlers[:], root.propagate = [_Collector(caught)], False
     bars.disable_progress_bar()
     try:
         yield caught
     finally:
-        root.handlers[:] = handlers
+        root.handlers[:], root.propagate = handlers, propagates
         if had_bars:
             bars.enable_progress_bar()
 

@@ -169,6 +169,18 @@ class TestRefused:
         with pytest.raises(ModelError, match=r"loaded: See the above report!\nLOAD REPORT\nw \| CONVERSION$"):
             loader._read("the weights", read, {})
 
+    def test_log_lines_of_transformers_do_not_reach_the_captured_log(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        # As transformers sets it where the variable CI is set.
+        monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+        weights = load_file(folder / "model.safetensors")
+        save_file(weights | {"value_head": torch.ones(2)}, folder / "model.safetensors", metadata={"format": "pt"})
+        with pytest.warns(UserWarning, match="has no use for 1 of the weights"):
+            load(folder).prepare()
+        assert caplog.messages == []
+        assert logging.getLogger("transformers").propagate
+
     def test_weights_without_use_are_a_warning(self, folder: Path) -> None:
         weights = load_file(folder / "model.safetensors")
         save_file(weights | {"value_head": torch.ones(2)}, folder / "model.safetensors", metadata={"format": "pt"})
