@@ -43,8 +43,8 @@ MARGIN = 2e-4
 TOLERANCE = 1e-4
 
 
-class Far(NamedTuple):
-    """A log-likelihood beyond the tolerance from the recorded one, and what it was asked for."""
+class Scored(NamedTuple):
+    """A log-likelihood of ours, the recorded one, and what both were asked for."""
 
     place: str
     request: tuple[str, str]
@@ -52,7 +52,7 @@ class Far(NamedTuple):
     recorded: float
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.ours} != {self.recorded} for {self.request[1]!r}"
+        return f"{self.place}: {self.ours}, recorded {self.recorded} for {self.request[1]!r}"
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Comparison:
     texts: list[str] = field(default_factory=list)
     metrics: list[str] = field(default_factory=list)
     aggregates: list[str] = field(default_factory=list)
-    far: list[Far] = field(default_factory=list)
+    scored: list[Scored] = field(default_factory=list)
     largest: float = 0.0
     generated: int = 0
 
@@ -103,24 +103,30 @@ def compare_set(name: str, lm: LM, shared: Path, benchmarks: Path, *, docs: int 
     return comparison
 
 
-def apart(far: Sequence[Far], lm: Any) -> list[str]:
-    """Those that are also beyond the tolerance from what lm_eval gives here, with the same weights.
+def beyond(scored: Sequence[Scored], here: Sequence[float]) -> list[str]:
+    """Log-likelihoods that are not lm_eval's: `here` is what it gives on this machine, with the same weights.
 
-    Sums of matrix products differ by processor: on one of another maker than that of the recordings lm_eval itself
-    went 8.4e-5 away from them on a long continuation.
+    Each must lie within the tolerance of that, and of the recording too where lm_eval itself comes back to it. On a
+    processor of another maker than that of the recordings it went up to 1.5e-4 away from them on continuations of
+    100 tokens, for sums of products in another order, so that there they say nothing about anybody's mistake.
     """
-    if not far:
+    found = []
+    for one, value in zip(scored, here, strict=True):
+        comes_back = abs(value - one.recorded) <= TOLERANCE / 2
+        if not abs(one.ours - value) <= TOLERANCE or (comes_back and not abs(one.ours - one.recorded) <= TOLERANCE):
+            found.append(f"{one}; lm_eval here: {value}")
+    return found
+
+
+def ask_lm_eval(scored: Sequence[Scored], lm: Any) -> list[float]:
+    """The log-likelihoods that lm_eval gives for these requests with the model of `lm`."""
+    if not scored:
         return []
     from lm_eval.models.huggingface import HFLM
 
-    peer = HFLM(pretrained=lm._model, tokenizer=lm._tokenizer, batch_size=1)
-    asked = [SimpleNamespace(args=one.request, task_name="t") for one in far]
-    here = [value for value, _ in peer.loglikelihood(asked, disable_tqdm=True)]
-    return [
-        f"{one}; lm_eval here: {value}"
-        for one, value in zip(far, here, strict=True)
-        if not abs(one.ours - value) <= TOLERANCE
-    ]
+    peer = HFLM(pretrained=lm._model, tokenizer=lm._tokenizer, batch_size=8)
+    asked = [SimpleNamespace(args=one.request, task_name="t") for one in scored]
+    return [value for value, _ in peer.loglikelihood(asked, disable_tqdm=True)]
 
 
 def _rows(path: Path) -> dict[str, dict[int, dict[str, dict[str, Any]]]]:
@@ -162,8 +168,7 @@ def _compare_doc(
         values, recorded = [pair[0] for pair in ours], [pair[0] for pair in golden["responses"]]
         _compare_numbers(comparison, place, values, recorded)
         for request, a, b in zip(result.sample["arguments"], values, recorded, strict=True):
-            if not abs(a - b) <= TOLERANCE:
-                comparison.far.append(Far(place, (request[0], request[1]), a, b))
+            comparison.scored.append(Scored(place, (request[0], request[1]), a, b))
     for name, row in by_filter.items():
         mine = {metric: float(value) for metric, value in result.scores[name].items() if metric != "perplexity"}
         theirs = {metric: float(value) for metric, value in row["metrics"].items() if metric != "perplexity"}

@@ -1,7 +1,8 @@
 """Recorded results of lm-evaluation-harness on real data, reproduced doc by doc.
 
 Runs where LLMEVAL_SHARED names the recorded rows and LLMEVAL_SMOLLM2 the model (a folder or a GGUF file). Here a
-few docs of each set; `python perf/golden.py` compares all of them.
+few docs of each set; `python perf/golden.py` compares all of them. Log-likelihoods are lm_eval's own on this machine
+too: a recording made on another processor is not proof enough that ours are.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pytest_llmeval._engine import LM
 from pytest_llmeval._models import load_model
 
 
-#: Set -> docs of each task that fit CI's time on two cores; `gguf` sets run on the file as it is.
+#: Set -> docs of each task that fit CI's time on two cores.
 DOCS = {"csqa0": 40, "arc_c0": 15, "piqa0": 40, "lambada0": 30, "mmlu5": 0, "gsm8k5": 1}
 
 
@@ -34,15 +35,22 @@ def test_every_doc_equals_the_recorded_one(name: str, smollm2: LM, shared: Path,
     found = goldenrows.compare_set(name, smollm2, shared, benchmarks, docs=DOCS[name])
     assert found.docs == DOCS[name]
     assert (found.prompts, found.picks, found.texts, found.metrics) == ([], [], [], [])
-    # What lm_eval gives on this processor tells a mistake of ours from another rounding of its products.
-    assert found.largest <= 1e-4, [str(one) for one in found.far] + goldenrows.apart(found.far, smollm2)
+    assert goldenrows.beyond(found.scored, goldenrows.ask_lm_eval(found.scored, smollm2)) == []
 
 
-def test_what_is_wrong_here_too_is_seen(smollm2: LM) -> None:
-    request = ("Question: What alcohol do you pour for a mojito?\nAnswer:", " white rum")
-    [(value, _)] = smollm2.loglikelihood([request])
-    far = [goldenrows.Far("here", request, ours, recorded=0.0) for ours in (value, value + 3e-4, float("nan"))]
-    assert [one.partition(" != ")[0] for one in goldenrows.apart(far, smollm2)] == [
-        f"here: {value + 3e-4}",
-        "here: nan",
-    ]
+@pytest.mark.parametrize(
+    ("ours", "recorded", "here", "wrong"),
+    [
+        (-94.14612, -94.14622, -94.14614, False),  # on another processor than the recording's, lm_eval is 8e-5 off
+        (-94.14612, -94.14633, -94.14614, False),  # ... and more than that
+        (-94.14612, -94.14633, -94.14633, True),  # lm_eval comes back to its recording, we do not
+        (-94.14612, -94.14624, -94.14620, True),  # near to lm_eval, but not to a recording that it comes back to
+        (-94.14612, -94.14612, -94.14623, True),  # near to the recording, but not to lm_eval
+        (float("nan"), -94.14612, -94.14612, True),
+        (-94.14612, -94.14612, float("nan"), True),
+    ],
+)
+def test_which_log_likelihoods_are_not_lm_evals(ours: float, recorded: float, here: float, wrong: bool) -> None:
+    one = goldenrows.Scored("piqa 20", ("What alcohol do you pour?", " white rum"), ours, recorded)
+    expected = [f"piqa 20: {ours}, recorded {recorded} for ' white rum'; lm_eval here: {here}"]
+    assert goldenrows.beyond([one], [here]) == (expected if wrong else [])
