@@ -111,7 +111,7 @@ def _takes(model: Any, padded: PaddedScorer, windows: Windows) -> bool:
     requests = _check_requests(int(model.get_input_embeddings().weight.shape[0]))
     tree = Tree(requests)
     try:
-        scorer = TreeScorer(model, padded.head, CHECK_BLOCK if model.device.type == "cpu" else 0, windows)
+        scorer = TreeScorer(model, padded.selective, CHECK_BLOCK if model.device.type == "cpu" else 0, windows)
         steps = tree.passes(CHECK_LIMITS)
         found = {i: value for step in steps for i, value, _ in scorer.run(step)}
         expected = {answer[0].requests: answer[1] for answer in padded.run(plan_rows(requests))}

@@ -205,7 +205,7 @@ class ContinuousGenerator:
         self._budget = budget
         self._pack = pack
         self._reach = reach
-        self._runner = RowRunner(model, padded.scorer.head)
+        self._runner = RowRunner(model, padded.scorer.selective)
 
     def generate(
         self, requests: Sequence[GenerationRequest], is_stopped: IsStopped, on_progress: OnProgress
@@ -338,7 +338,7 @@ def row_pairs(model: Any, padded: PaddedScorer) -> list[tuple[float, float]]:
         [(a, first[11:]), (b, second[3:])],
     ]
     texts = {a: stem + first, b: stem + second, c: third}
-    runner = RowRunner(model, padded.head)
+    runner = RowRunner(model, padded.selective)
     asked: list[TokenRequest] = []
     values: list[float] = []
     for parts in passes:

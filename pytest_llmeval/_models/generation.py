@@ -30,7 +30,7 @@ from pytest_llmeval._engine.requests import IsStopped
 from pytest_llmeval._engine.requests import TokenIds
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models.loading import silence
-from pytest_llmeval._models.scoring import same_logits
+from pytest_llmeval._models.selective import are_same
 from pytest_llmeval._models.texts import DEFAULT_TOP_K
 from pytest_llmeval._models.texts import WARPERS
 from pytest_llmeval._models.texts import Text
@@ -106,9 +106,9 @@ class PaddedGenerator:
         """
         row = (1, 0)
         alone = self._next_logits([row])[-1]
-        if self._takes_mask and same_logits(self._next_logits([(0, 1, 0, 1, 0, 1, 0, 1), row])[-1], alone):
+        if self._takes_mask and are_same(self._next_logits([(0, 1, 0, 1, 0, 1, 0, 1), row])[-1], alone):
             return "any"
-        return "equal length" if same_logits(self._next_logits([(0, 1), row])[-1], alone) else "none"
+        return "equal length" if are_same(self._next_logits([(0, 1), row])[-1], alone) else "none"
 
     @torch.no_grad()
     def _next_logits(self, rows: Sequence[TokenIds]) -> torch.Tensor:

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from dataclasses import field
 from typing import Any
@@ -24,7 +23,7 @@ import transformers
 from pytest_llmeval._engine.requests import TokenIds
 from pytest_llmeval._models.attention import flash
 from pytest_llmeval._models.products import OneDNNLinear
-from pytest_llmeval._models.scoring import only_at
+from pytest_llmeval._models.selective import SelectiveModel
 
 
 #: Runs of up to so many tokens attend side by side.
@@ -114,11 +113,11 @@ class _Plan:
 
 
 class RowRunner:
-    """Runs passes. `head` is the output layer, if the model may be asked for the logits of some positions only."""
+    """Runs passes."""
 
-    def __init__(self, model: Any, head: torch.nn.Module | None) -> None:
+    def __init__(self, model: Any, selective: SelectiveModel) -> None:
         self._model = model
-        self._head = head
+        self._selective = selective
         self._accepted = frozenset(inspect.signature(model.forward).parameters)
         # The name was changed in transformers 5.24.
         self._cache_name = "cache" if "cache" in self._accepted else "past_key_values"
@@ -151,10 +150,8 @@ class RowRunner:
         }
         if "cache_position" in self._accepted:
             keywords["cache_position"] = torch.arange(len(ids), device=device)
-        selecting = nullcontext() if self._head is None else only_at(self._head, wanted)
-        with selecting, _RowAttention(_plan(runs, self._model.dtype, device), cache, mask):
-            logits: torch.Tensor = self._model(**keywords).logits[0]
-        return logits[wanted] if self._head is None else logits
+        with _RowAttention(_plan(runs, self._model.dtype, device), cache, mask):
+            return self._selective.logits(keywords, wanted)
 
 
 class _NewTokens(transformers.DynamicCache):

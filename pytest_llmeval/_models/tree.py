@@ -42,7 +42,7 @@ from pytest_llmeval._models.masks import Windows
 from pytest_llmeval._models.padded import PaddedEngine
 from pytest_llmeval._models.padded import evaluating
 from pytest_llmeval._models.scoring import log_probabilities
-from pytest_llmeval._models.scoring import only_at
+from pytest_llmeval._models.selective import SelectiveModel
 
 
 #: Tokens that attend together on a processor; other devices gain less from fewer keys than from larger products.
@@ -84,7 +84,7 @@ class TreeEngine:
         self._limits = limits
         self._reach = reach
         self._remembers = remembers
-        self._scorer = TreeScorer(model, padded.scorer.head, BLOCK if model.device.type == "cpu" else 0, windows)
+        self._scorer = TreeScorer(model, padded.scorer.selective, BLOCK if model.device.type == "cpu" else 0, windows)
 
     @cached_property
     def writer(self) -> Writer:
@@ -162,15 +162,14 @@ class TreeEngine:
 class TreeScorer:
     """Runs passes, one after the other as they are planned. `cached` is the path of ids that its KV cache holds.
 
-    `head` is the output layer, if the model may be asked for the logits of some positions only. `block`: so many tokens
-    attend together, to the keys that any of them can see; all of a pass if it is 0. `windows` says how far back
-    layers look.
+    `block`: so many tokens attend together, to the keys that any of them can see; all of a pass if it is 0. `windows`
+    says how far back layers look.
     """
 
-    def __init__(self, model: Any, head: torch.nn.Module | None, block: int, windows: Windows) -> None:
+    def __init__(self, model: Any, selective: SelectiveModel, block: int, windows: Windows) -> None:
         self.cached: TokenIds = ()
         self._model = model
-        self._head = head
+        self._selective = selective
         self._block = block
         self._windows = windows
         self._accepted = frozenset(inspect.signature(model.forward).parameters)
@@ -217,12 +216,10 @@ class TreeScorer:
         }
         if "cache_position" in self._accepted:
             keywords["cache_position"] = torch.arange(step.held, end, device=device)
-        selecting = nullcontext() if self._head is None else only_at(self._head, wanted)
         cut = 0 < self._block < len(step.ids)
         masks = list(mask.values()) if isinstance(mask, Mapping) else [mask]
-        with selecting, BlockAttention(masks, step, self._block) if cut else nullcontext():
-            logits: torch.Tensor = self._model(**keywords).logits[0]
-        return logits[wanted] if self._head is None else logits
+        with BlockAttention(masks, step, self._block) if cut else nullcontext():
+            return self._selective.logits(keywords, wanted)
 
     def _crop(self, length: int) -> None:
         if length == 0 or self._cache is None:

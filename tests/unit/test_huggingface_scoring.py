@@ -21,6 +21,7 @@ from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models import wrap_model
 from pytest_llmeval._models.padded import PaddedEngine
 from pytest_llmeval._models.scoring import log_probabilities
+from pytest_llmeval._models.selective import SelectiveModel
 
 
 WORDS = 96
@@ -127,7 +128,7 @@ def test_every_architecture_scores_as_one_by_one(name: str) -> None:
     expected = [alone(model, request) for request in requests]
     for budget in BUDGETS.values():
         scored = engine(model, budget)
-        assert scored.scorer.head is not None
+        assert scored.scorer.selective.head is not None
         answers = scored.score(requests, nothing)
         assert [answer.logprob for answer in answers] == pytest.approx([total for total, _ in expected], abs=1e-4)
         assert [answer.is_greedy for answer in answers] == [greedy for _, greedy in expected]
@@ -167,6 +168,70 @@ def test_only_scored_positions_reach_the_output_layer() -> None:
     assert widths == [(1, 3)]
 
 
+#: Where the feed-forward part of the last layer is a module that takes hidden states and nothing else.
+FEED_FORWARD = {"llama", "qwen2", "gemma2", "cohere", "gpt2", "gpt_neox"}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_what_nobody_reads_of_the_last_layer_is_left_out(name: str) -> None:
+    model = random_model(name)
+    selective = SelectiveModel(model)
+    names = [key.split(".")[-2:] for key, module in model.named_modules() if module in selective.mixers]
+    assert names == ([["1", "mlp"]] if name in FEED_FORWARD else [])
+    counts: list[int] = []
+    for mixer in selective.mixers:
+        mixer.register_forward_hook(lambda _, inputs, __: counts.append(inputs[0].shape[:2].numel()))
+    ids = torch.tensor([[3, 4, 5, 6, 7], [8, 9, 10, 11, 12]])
+    expected = model(ids).logits.flatten(0, 1)
+    del counts[:]
+    for wanted in ([2, 7, 9], [0], [9, 1, 1], []):
+        found = selective.logits({"input_ids": ids}, torch.tensor(wanted, dtype=torch.long))
+        torch.testing.assert_close(found, expected[wanted], atol=1e-4, rtol=0)
+    assert counts == [3, 1, 3, 10] * len(selective.mixers)
+
+
+class Blended(torch.nn.Module):
+    """A step in which each token sees all others."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self.inner(hidden) + hidden.mean(1, keepdim=True)
+
+
+def blended_at_the_end() -> Any:
+    """The feed-forward part looks at single tokens, but what it gives for any of them is read behind it."""
+    model = random_model("llama")
+    model.model.norm = Blended(model.model.norm)
+    return model
+
+
+def blended_in_the_last_layer() -> Any:
+    model = random_model("llama")
+    model.model.layers[-1].mlp = Blended(model.model.layers[-1].mlp)
+    return model
+
+
+def shared_by_layers() -> Any:
+    """Left out in the last layer, tokens would be left out in the first one too."""
+    model = random_model("llama")
+    model.model.layers[-1].mlp = model.model.layers[0].mlp
+    return model
+
+
+@pytest.mark.parametrize("make", [blended_at_the_end, blended_in_the_last_layer, shared_by_layers])
+def test_a_last_layer_that_needs_all_tokens_gets_them(make: Any) -> None:
+    model = make()
+    selective = SelectiveModel(model)
+    assert selective.head is model.lm_head
+    assert selective.mixers == ()
+    ids, wanted = torch.tensor([[3, 4, 5, 6, 7]]), torch.tensor([1, 3])
+    found = selective.logits({"input_ids": ids}, wanted)
+    torch.testing.assert_close(found, model(ids).logits[0, wanted], atol=1e-4, rtol=0)
+
+
 class Reordered(transformers.GPT2LMHeadModel):
     """A model whose logits are not what its output layer makes of the hidden states alone."""
 
@@ -179,7 +244,7 @@ def test_a_model_of_another_kind_is_asked_for_all_logits() -> None:
     torch.manual_seed(1)
     model = Reordered(CONFIGS["gpt2"]()).eval()
     scored = engine(model, BUDGETS["one by one"])
-    assert scored.scorer.head is None
+    assert (scored.scorer.selective.head, scored.scorer.selective.mixers) == (None, ())
     request = TokenRequest((3, 4, 5), (6,))
     with torch.inference_mode():
         expected = float(model(torch.tensor([[3, 4, 5]])).logits[0, -1].log_softmax(-1)[6])

@@ -242,7 +242,7 @@ def test_only_scored_positions_reach_the_output_layer() -> None:
 def test_a_model_without_a_selective_head_is_asked_for_all_logits() -> None:
     model = random_model(TREE["gpt2"][0]())
     padded = padded_engine(model)
-    padded.scorer.head = None
+    padded.scorer.selective.head = None
     requests = benchmark()
     answers = TreeEngine(model, Limits(16, 40), padded, float("inf")).score(requests, nothing)
     expected = padded.score(requests, nothing)
