@@ -1,12 +1,12 @@
 """Time to verdict: our gate with early stopping against lm_eval's full run, whole commands, in rounds.
 
-    LLMEVAL_SHARED=../shared python perf/early_stop.py MODEL_FOLDER [ROW ...] [--rounds 3] [--peer-limit N]
+    LLMEVAL_SHARED=../shared python perf/early_stop.py MODEL_FOLDER [ROW ...] [--rounds 3] [--batches 1 4 8]
 
 Each row is one task and three floors on its accuracy: one that it clearly passes, one that it clearly fails, and its
 accuracy itself, which no part of the docs decides. Ours is the command that a CI job would run; lm_eval has no
-gates, so its verdict is known when its run of all docs is: one such run in each round stands against all floors.
-`--peer-limit N` times it on the first N docs only, and says what all docs would take at that pace: for a first look,
-not for the table. Keep the machine quiet.
+gates, so its verdict is known when its run of all docs is: one such run in each round stands against all floors. It
+gets the batch size of --batches that is fastest on the first docs. `--peer-limit N` times it on the first N docs only,
+and says what all docs would take at that pace: for a first look, not for the table. Keep the machine quiet.
 """
 
 from __future__ import annotations
@@ -46,6 +46,10 @@ ROWS = {
     "piqa": Row("piqa.yaml", "piqa", 1838, clear_pass=0.58, clear_fail=0.78, border=0.68),
     "arc_easy": Row("arc/arc_easy.yaml", "arc_easy", 2376, clear_pass=0.39, clear_fail=0.59, border=0.49),
 }
+
+
+#: Docs that lm_eval's batch size is found on.
+PROBE = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +103,20 @@ def main() -> None:
     parser.add_argument("rows", nargs="*", default=list(ROWS), metavar="ROW", help=", ".join(ROWS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peer-limit", type=int)
-    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 4, 8], help="batch sizes of lm_eval to try")
     parser.add_argument("--cases", nargs="*", default=["clear pass", "clear fail", "borderline"])
     given = parser.parse_args()
     shared = Path(os.environ["LLMEVAL_SHARED"])
     for name in given.rows:
         row = ROWS[name]
         floors = {case: floor for case, floor in row.floors().items() if case in given.cases}
+        tried = {size: peer(given.model, shared, row, PROBE, size).seconds for size in given.batches}
+        batch = min(tried, key=tried.__getitem__)
+        print(f"{name}: lm_eval's whole run, estimated by batch size: {tried}", flush=True)
         rounds = []
         for _ in range(given.rounds):
             mine = {case: ours(given.model, shared, row, floor) for case, floor in floors.items()}
-            theirs = peer(given.model, shared, row, given.peer_limit, given.batch)
+            theirs = peer(given.model, shared, row, given.peer_limit, batch)
             rounds.append((mine, theirs))
             for case, one in mine.items():
                 print(f"  {name} {case}: {one.seconds:.1f} s ({one.said})")

@@ -1,6 +1,7 @@
 """Generation, paired: continuous batching, padded batches and lm_eval's hf backend on the same prompts, in one process.
 
     LLMEVAL_SHARED=../shared python perf/generation.py MODEL_FOLDER [--docs N] [--pairs N] [--batch 1 4 8]
+                                                       [--profile]
 
 GSM8K at five shots, drawn anew for every document, so that hardly two prompts share anything. Time is what a model
 call takes, tokenizing included, loading not. The limit is the time that the distinct tokens need at the rate of a
@@ -23,7 +24,7 @@ import torch
 from scoring import BENCHMARKS
 from scoring import in_turn
 from scoring import layer_parameters
-from scoring import matmul_rates
+from scoring import profile
 
 from pytest_llmeval._docs import DataSource
 from pytest_llmeval._engine import GenerationKwargs
@@ -77,17 +78,18 @@ def peer(model: Any, tokenizer: Any, batch: int) -> Side:
     return write
 
 
-def compare(prompts: Sequence[Prompt], sides: dict[str, Side], pairs: int, limit: float) -> None:
-    walls, _, texts = in_turn(sides, prompts, pairs)
+def compare(prompts: Sequence[Prompt], sides: dict[str, Side], pairs: int, operations: float) -> None:
+    timings = in_turn(sides, prompts, pairs)
+    walls, texts = timings.walls, timings.answers
     for name in sides:
         ratio = statistics.median(b / a for a, b in zip(walls["continuous"], walls[name], strict=True))
         equal = sum(
             cut_at_stops(a, kwargs.until) == cut_at_stops(b, kwargs.until)
             for a, b, (_, kwargs) in zip(texts["continuous"], texts[name], prompts, strict=True)
         )
-        wall = statistics.median(walls[name])
+        wall, share = statistics.median(walls[name]), timings.shares(name, operations)[0]
         print(
-            f"  {name:10} {wall:7.2f} s | over continuous {ratio:5.2f}x | share of the limit {limit / wall:4.0%}"
+            f"  {name:10} {wall:7.2f} s | over continuous {ratio:5.2f}x | share of the limit {share:4.0%}"
             f" | {equal} of {len(prompts)} texts equal",
             flush=True,
         )
@@ -101,6 +103,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--batch", type=int, nargs="*", default=[1, 4, 8], help="lm_eval's batch sizes")
     parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--profile", action="store_true", help="say which operators our time goes to")
     parser.add_argument("--without", nargs="*", default=[], choices=["padded", "peer"])
     args = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -110,14 +113,15 @@ def main() -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(args.model)
     prompts = prompts_of(args.task, args.docs)
     tokens = sum(len(ids) for ids in tokenizer([text for text, _ in prompts])["input_ids"])
-    limit = 2 * layer_parameters(model) * tokens / matmul_rates()[0]
-    print(f"{args.task}: {len(prompts)} prompts of {tokens} tokens, limit {limit:.2f} s", flush=True)
+    print(f"{args.task}: {len(prompts)} prompts of {tokens} tokens", flush=True)
     sides = {"continuous": ours(model, tokenizer, "auto")}
     if "padded" not in args.without:
         sides["padded"] = ours(model, tokenizer, "padded")
     if "peer" not in args.without:
         sides |= {f"peer {batch}": peer(model, tokenizer, batch) for batch in args.batch}
-    compare(prompts, sides, args.pairs, limit)
+    compare(prompts, sides, args.pairs, 2 * layer_parameters(model) * tokens)
+    if args.profile:
+        profile(sides["continuous"], prompts)
 
 
 if __name__ == "__main__":

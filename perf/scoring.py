@@ -1,11 +1,13 @@
 """Scoring, paired: the tree engine, the padded engine and lm_eval's hf backend on the same texts, in one process.
 
     LLMEVAL_SHARED=../shared python perf/scoring.py MODEL_FOLDER [ROW ...] [--docs N] [--choices N] [--pairs N]
+                                                    [--profile]
 
 Time is what a model call takes, tokenizing included, loading not; on a machine that does other work too, trust the
 processor time of one thread (OMP_NUM_THREADS=1). lm_eval's best batch size differs by row: try 1, 4 and 8.
-The limit is the time that the distinct tokens need at the rate of a matrix product of 1024^3: 2 x the parameters of
-the layers x tokens / that rate.
+The limit is the time that the distinct tokens need at the rate of a matrix product of 1024^3 just before and just
+behind: 2 x the parameters of the layers x tokens / the better of both rates. `--profile` says at the end which
+operators the tree's time goes to.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One kind of work: a task file, shots, and how many docs are asked by default."""
+    """One kind of work: a task file or a folder of them, shots, and how many docs of each are asked by default."""
 
     path: str
     shots: int
@@ -50,6 +52,7 @@ class Row:
 
 
 ROWS = {
+    "mmlu": Row("mmlu", 5, 10),
     "anatomy": Row("mmlu/anatomy.yaml", 5, 135),
     "astronomy": Row("mmlu/astronomy.yaml", 5, 152),
     "jurisprudence": Row("mmlu/jurisprudence.yaml", 5, 108),
@@ -61,16 +64,18 @@ ROWS = {
 
 
 def texts_of(row: Row, docs: int, choices: int | None = None) -> list[Pair]:
-    """What is asked of a model for the first docs of a task, or for the first choices of each of them."""
+    """What is asked of a model for the first docs of each task, or for the first choices of each of them."""
     mirror = Path(os.environ["LLMEVAL_SHARED"], "mirror")
     settings = Settings(data_dir=mirror, limit=docs, num_fewshot=row.shots)
-    task = Registry().load(BENCHMARKS / row.path)
-    assert isinstance(task, Task)
-    opened = OpenTask(task, settings, DataSource())
+    registry, data = Registry(), DataSource()
+    path = BENCHMARKS / row.path
+    loaded = [registry.load(file) for file in ([path] if path.is_file() else sorted(path.rglob("*.yaml")))]
+    opened = [OpenTask(task, settings, data) for task in loaded if isinstance(task, Task)]
     return [
         (str(instance.arguments[0]), str(instance.arguments[1]))
-        for index in opened.asked
-        for instance in opened.instances(opened.render(index), None)[:choices]
+        for task in opened
+        for index in task.asked
+        for instance in task.instances(task.render(index), None)[:choices]
     ]
 
 
@@ -116,37 +121,63 @@ def distinct_tokens(model: Any, tokenizer: Any, texts: Sequence[Pair]) -> int:
 
 
 class Timings(NamedTuple):
-    """By side: seconds of wall and of processor time of each turn, and the last answers."""
+    """By side: seconds of wall and of processor time of each turn, rates around it, and the last answers."""
 
     walls: dict[str, list[float]]
     cpus: dict[str, list[float]]
+    rates: dict[str, list[list[float]]]
     answers: dict[str, list[Any]]
+
+    def shares(self, side: str, operations: float) -> list[float]:
+        """What part of the time so many operations take at the rates, by the clock and by processor time."""
+        return [
+            statistics.median(operations / rate[i] / time for rate, time in zip(self.rates[side], times, strict=True))
+            for i, times in enumerate((self.walls[side], self.cpus[side]))
+        ]
 
 
 def in_turn(sides: Mapping[str, Callable[[Any], list[Any]]], asked: Any, pairs: int) -> Timings:
-    timings = Timings({side: [] for side in sides}, {side: [] for side in sides}, {})
+    walls, cpus, rates = ({side: [] for side in sides} for _ in range(3))
+    timings = Timings(walls, cpus, rates, {})
+    before = matmul_rates()
     for _ in range(pairs):
         for side, answer in sides.items():
             start, used = time.perf_counter(), time.process_time()
             timings.answers[side] = answer(asked)
             timings.walls[side].append(time.perf_counter() - start)
             timings.cpus[side].append(time.process_time() - used)
+            behind = matmul_rates()
+            timings.rates[side].append([max(pair) for pair in zip(before, behind, strict=True)])
+            before = behind
     return timings
 
 
-def compare(name: str, texts: Sequence[Pair], sides: dict[str, Any], pairs: int, floors: Sequence[float]) -> None:
-    walls, cpus, values = in_turn(sides, texts, pairs)
-    print(f"{name}: {len(texts)} requests, limit wall {floors[0]:.2f} s, cpu {floors[1]:.2f} s")
+def compare(name: str, texts: Sequence[Pair], sides: dict[str, Any], pairs: int, operations: float) -> None:
+    timings = in_turn(sides, texts, pairs)
+    walls, cpus, _, values = timings
+    print(f"{name}: {len(texts)} requests")
     for side in sides:
         ratios = [statistics.median(b / a for a, b in zip(t["tree"], t[side], strict=True)) for t in (walls, cpus)]
         apart = max(abs(a - b) for a, b in zip(values["tree"], values[side], strict=True))
         wall, cpu = statistics.median(walls[side]), statistics.median(cpus[side])
-        shares = [floors[0] / wall, floors[1] / cpu]
+        shares = timings.shares(side, operations)
         print(
             f"  {side:8} wall {wall:7.2f} s, cpu {cpu:7.2f} s | over tree {ratios[0]:5.2f}x, cpu {ratios[1]:5.2f}x"
             f" | share of the limit {shares[0]:4.0%}, cpu {shares[1]:4.0%} | differs by {apart:.1e}",
             flush=True,
         )
+
+
+def profile(answer: Callable[[Any], list[Any]], asked: Any) -> None:
+    """Print the operators that take at least a hundredth of the time, by their own share of it."""
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as recording
+
+    with recording(activities=[ProfilerActivity.CPU]) as recorded:
+        answer(asked)
+    spent = sorted(((event.self_cpu_time_total, event.key) for event in recorded.key_averages()), reverse=True)
+    total = sum(time for time, _ in spent)
+    print("  " + ", ".join(f"{key} {time / total:.0%}" for time, key in spent if time > total / 100), flush=True)
 
 
 def main() -> None:
@@ -159,6 +190,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=8, help="lm_eval's batch size")
     parser.add_argument("--pack", type=int, help="most tokens of a pass")
     parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--profile", action="store_true", help="say which operators the tree's time goes to")
     parser.add_argument("--without", nargs="*", default=[], choices=["padded", "peer"])
     args = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -174,8 +206,10 @@ def main() -> None:
     for name in args.rows:
         texts = texts_of(ROWS[name], args.docs or ROWS[name].docs, args.choices)
         tokens = distinct_tokens(model, tokenizer, texts)
-        floors = [2 * layer_parameters(model) * tokens / rate for rate in matmul_rates()]
-        compare(f"{name} ({tokens} distinct tokens)", texts, sides, args.pairs, floors)
+        operations = 2 * layer_parameters(model) * tokens
+        compare(f"{name} ({tokens} distinct tokens)", texts, sides, args.pairs, operations)
+        if args.profile:
+            profile(sides["tree"], texts)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,7 @@ def summarize_task(
     errors = len(results) - len(scored)
     truncated = sum(result.truncated for result in results)
     cut_off = sum(result.cut_off for result in results)
+    tied = sum(result.tied for result in results)
     return Summary(
         name=task.name,
         display_name=task.display_name,
@@ -70,7 +71,7 @@ def summarize_task(
         cut_off=cut_off,
         notes=(
             *(f"{value.key} {value.why}" for value in values if value.why),
-            *_told(unusable, errors, truncated, cut_off),
+            *_told(unusable, errors, truncated, cut_off, tied),
             *_left_out(task, scored),
             *_on_repeats(task),
         ),
@@ -148,8 +149,8 @@ def _in_a_line(reason: str) -> str:
     return line if len(line) <= _MOST_OF_A_REASON else f"{line[:_MOST_OF_A_REASON]}..."
 
 
-def _told(unusable: Sequence[str], errors: int, truncated: int, cut_off: int) -> Iterator[str]:
-    """Sentences on what went wrong, for counts above 0."""
+def _told(unusable: Sequence[str], errors: int, truncated: int, cut_off: int, tied: int) -> Iterator[str]:
+    """Sentences on what puts the numbers in doubt, for counts above 0."""
     for name, count in Counter(unusable).items():
         yield f"docs without a usable loglikelihood ({name}), none of them right: {count}"
     if errors:
@@ -158,6 +159,8 @@ def _told(unusable: Sequence[str], errors: int, truncated: int, cut_off: int) ->
         yield f"requests whose context lost its left end to fit the model: {truncated}"
     if cut_off:
         yield f"answers that ended by their length limit: {cut_off}"
+    if tied:
+        yield f"docs whose likeliest choices are equally likely, the first of them taken: {tied}"
 
 
 def _left_out(task: Task, scored: Sequence[DocResult]) -> Iterator[str]:

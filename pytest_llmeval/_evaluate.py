@@ -7,13 +7,9 @@ wave, and sums up. The plugin's rooms only decide which docs are asked for, and 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -23,13 +19,19 @@ from typing import TypeAlias
 from pytest_llmeval import _sandbox
 from pytest_llmeval._aggregate import summarize_group
 from pytest_llmeval._aggregate import summarize_task
+from pytest_llmeval._asking import Progress
+from pytest_llmeval._asking import ask_docs
+from pytest_llmeval._asking import chat_of
+from pytest_llmeval._asking import facts_of
+from pytest_llmeval._asking import grouped
+from pytest_llmeval._asking import usage_of
+from pytest_llmeval._asking import watched
 from pytest_llmeval._baselines import doc_key
 from pytest_llmeval._docs import DataSource
 from pytest_llmeval._docs import open_docs
 from pytest_llmeval._docs import select
 from pytest_llmeval._engine import LM
 from pytest_llmeval._errors import LLMEvalError
-from pytest_llmeval._errors import ModelError
 from pytest_llmeval._errors import SandboxError
 from pytest_llmeval._fewshot import Shots
 from pytest_llmeval._fewshot import num_fewshot
@@ -55,9 +57,6 @@ from pytest_llmeval._task import Task
 
 #: Metrics that run what the model wrote, in the sandbox.
 CODE_METRICS = frozenset({"pass_at_k", "pass@k"})
-
-#: Called as (answered, asked for, tokens read) while docs are being answered; tokens are 0 if the model does not count.
-Progress = Callable[[int, int, int], None]
 
 #: Docs in the first wave of a session, the most in any, and the seconds that a wave aims at: short enough for
 #: smooth progress and -x, long enough for the engine to sort and share prefixes.
@@ -184,13 +183,13 @@ class Evaluation:
 
         while done < len(missing):
             wave = missing[done : done + self._wave]
-            with _watched(lm, progress, done, len(wave), len(missing), tokens):
+            with watched(lm, progress, done, len(wave), len(missing), tokens):
                 self.ledger.add(variant, task.name, self._timed_wave(opened, lm, wave))
             done += len(wave)
             if progress:
                 progress(done, len(missing), tokens())
             if variant not in self.described:
-                self.described[variant] = _facts_of(lm, identify=self.settings.identify)
+                self.described[variant] = facts_of(lm, identify=self.settings.identify)
         self.used[variant] = usage_of(lm)
 
     def add_usage(self, variant: str, used: Mapping[str, int]) -> None:
@@ -289,14 +288,6 @@ def _score(
     return replace(result, sample={**result.sample, "doc": plain_or_text(dict(doc.data)), "arguments": arguments})
 
 
-def grouped(instances: Sequence[Instance], responses: Sequence[Any]) -> list[list[Any]]:
-    """The answers of one doc, those to the repeats of a request together."""
-    found: dict[int, list[Any]] = {}
-    for instance, response in zip(instances, responses, strict=True):
-        found.setdefault(instance.index, []).append(response)
-    return list(found.values())
-
-
 def _with_key(
     result: DocResult, task: Task, doc: RenderedDoc, instances: Sequence[Instance], answers: Sequence[Sequence[Any]]
 ) -> DocResult:
@@ -307,87 +298,6 @@ def _with_key(
     except LLMEvalError as error:
         return DocResult(doc.index, {}, error=str(error))
     return replace(result, key=key, pick=pick_of(task, doc, answers) if result.error is None else None)
-
-
-def ask_docs(lm: LM, asked: Mapping[int, Sequence[Instance]]) -> dict[int, tuple[list[Any], str | None]]:
-    """All requests of some docs in one call per method; doc -> (responses, None) or ([], why not).
-
-    A model that refuses one request (a continuation longer than its window, say) refuses the whole call: the
-    docs are then asked one by one, and only those that are refused alone are lost.
-    """
-    flat = [(doc, instance) for doc, instances in asked.items() for instance in instances]
-    try:
-        responses = ask_model(lm, [instance for _, instance in flat])
-    except LLMEvalError as error:
-        if len(asked) == 1:
-            return {next(iter(asked)): ([], str(error))}
-        return {doc: ask_docs(lm, {doc: instances})[doc] for doc, instances in asked.items()}
-    answers: dict[int, tuple[list[Any], str | None]] = {doc: ([], None) for doc in asked}
-    for (doc, _), response in zip(flat, responses, strict=True):
-        answers[doc][0].append(response)
-    return answers
-
-
-def ask_model(lm: LM, instances: Sequence[Instance]) -> list[Any]:
-    """One call per method of the model; responses in the order of the instances."""
-    responses: list[Any] = [None] * len(instances)
-    for kind in ("loglikelihood", "loglikelihood_rolling", "generate_until"):
-        places = [i for i, instance in enumerate(instances) if instance.kind == kind]
-        if not places:
-            continue
-        requests = [instances[i].arguments for i in places]
-        method = getattr(lm, kind, None)
-        if method is None:
-            raise ModelError(f"{type(lm).__name__}, which llmeval_model gave, has no method {kind}: it is no model")
-        answers = method([text for (text,) in requests] if kind == "loglikelihood_rolling" else requests)
-        if not isinstance(answers, Iterable) or isinstance(answers, str | bytes | AbstractSet | Mapping):
-            raise ModelError(f"{type(lm).__name__}.{kind} gave {answers!r}: it must return an answer for each request")
-        answers = list(answers)
-        if len(answers) != len(places):
-            raise ModelError(f"{type(lm).__name__}.{kind} gave {len(answers)} answers to {len(places)} requests")
-        for place, response in zip(places, answers, strict=True):
-            responses[place] = response
-    return responses
-
-
-@contextmanager
-def _watched(
-    lm: Any, progress: Progress | None, done: int, size: int, total: int, tokens: Callable[[], int]
-) -> Iterator[None]:
-    """Lets a model that reports its own progress do so in docs: docs before, plus its share of this wave."""
-    if progress is None or not hasattr(lm, "on_progress"):
-        yield
-        return
-    lm.on_progress = lambda part, whole: progress(done + size * part // max(whole, 1), total, tokens())
-    try:
-        yield
-    finally:
-        lm.on_progress = None
-
-
-def usage_of(lm: LM) -> Mapping[str, int]:
-    """The `tokens` that a model has read and its `peak_memory`; nothing if it does not say."""
-    usage: Callable[[], Mapping[str, int]] = getattr(lm, "usage", dict)
-    return usage()
-
-
-def _facts_of(lm: LM, *, identify: bool) -> dict[str, Any]:
-    """What the model says of itself, as plain data; nothing if it has no `describe`."""
-    describe: Callable[[], Mapping[str, Any]] = getattr(lm, "describe", dict)
-    facts = {name: plain_or_text(value) for name, value in describe().items()}
-    return facts | {"fingerprint": plain_or_text(getattr(lm, "fingerprint", None))} if identify else facts
-
-
-def chat_of(lm: LM) -> ChatTemplate:
-    """The model's chat template. Raises ModelError if it has none."""
-    template = getattr(lm, "apply_chat_template", None)
-    if template is None:
-        raise ModelError(
-            f"--llmeval-chat-template: {type(lm).__name__} has no method apply_chat_template(messages, "
-            "add_generation_prompt); give it one, or leave the option away"
-        )
-    chat: ChatTemplate = template
-    return chat
 
 
 def _arguments(opened: OpenTask, instance: Instance) -> list[Any]:

@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_llmeval._asking import ask_docs
+from pytest_llmeval._asking import chat_of
+from pytest_llmeval._asking import grouped
 from pytest_llmeval._engine import LM
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._evaluate import Evaluation
 from pytest_llmeval._evaluate import OpenTask
-from pytest_llmeval._evaluate import ask_docs
-from pytest_llmeval._evaluate import chat_of
-from pytest_llmeval._evaluate import grouped
 from pytest_llmeval._metrics import margin
 from pytest_llmeval._metrics import pick
 from pytest_llmeval._scores import choice_values

@@ -70,12 +70,12 @@ class DocResult:
     """One evaluated doc.
 
     `scores[filter][metric]` is the doc's item for that metric. `correct` is the judgement shown as the item's
-    outcome: the first 0/1 metric of the first filter, None if the task has none. `nonfinite` is what the model
-    gave instead of a usable number ("NaN"), empty if it gave one: such a doc is never right and no gate passes over
-    it. `truncated` counts requests whose context lost its left end; `cut_off` counts generations that ended by
-    length. `sample` holds what `--llmeval-output` writes, only if asked for. `error` is set when the doc could not
-    be evaluated; it then has no scores. `key` and `pick` are there where settings ask for keys, `pick` for multiple
-    choice only.
+    outcome: the first 0/1 metric of the first filter, None if the task has none. `nonfinite` is what the model gave
+    instead of a usable number ("NaN"), empty if it gave one: such a doc is never right and no gate passes over it.
+    `truncated` counts requests whose context lost its left end; `cut_off` counts generations that ended by length.
+    `tied`: several choices are the likeliest, of which the first is taken. `sample` holds what `--llmeval-output`
+    writes, only if asked for. `error` is set when the doc could not be evaluated; it then has no scores. `key` and
+    `pick` are there where settings ask for keys, `pick` for multiple choice only.
     """
 
     doc: int
@@ -84,6 +84,7 @@ class DocResult:
     nonfinite: str = ""
     truncated: int = 0
     cut_off: int = 0
+    tied: bool = False
     sample: Mapping[str, Any] | None = None
     error: str | None = None
     key: DocKey | None = None
@@ -99,6 +100,7 @@ class DocResult:
             self.nonfinite,
             self.truncated,
             self.cut_off,
+            self.tied,
             sample,
             self.error,
             self.key and [self.key.doc, self.key.prompt, self.key.cluster],

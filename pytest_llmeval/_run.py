@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from pytest_llmeval._asking import ask_model
 from pytest_llmeval._engine import LM
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._evaluate import OpenTask
-from pytest_llmeval._evaluate import ask_model
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._items import gate_of
 from pytest_llmeval._items import variant_of

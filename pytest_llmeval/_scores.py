@@ -93,6 +93,7 @@ def score_doc(
         nonfinite=unusable,
         truncated=_count(responses, lambda response: getattr(response, "truncated", False)),
         cut_off=_count(responses, lambda response: getattr(response, "finish_reason", None) == "length"),
+        tied=_is_tied(task, doc, given),
         sample=_sample(doc, given, filtered) if keep_sample else None,
     )
 
@@ -113,6 +114,15 @@ def choice_values(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any
         return {}
     answered = _answered(doc, [_pair(repeats[0]) for repeats in responses])
     return {name: PICKED_BY[name](answered) for name in _scorer(_Same(task)).metrics if name in PICKED_BY}
+
+
+def _is_tied(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -> bool:
+    """Whether the likeliest of a doc's choices has its equal: in half precision many do, of a broken model all."""
+    if task.output_type != "multiple_choice" or task.process_results is not None:
+        return False
+    lls = [float(repeats[0][0]) for repeats in responses[: len(doc.choices or ())]]
+    index = pick(lls)
+    return index >= 0 and margin(lls, index) == 0
 
 
 def _margin(values: Sequence[float]) -> float:

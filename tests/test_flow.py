@@ -39,6 +39,7 @@ FLOOR_PLAN = [
     {"_stats"},
     {"_trends", "_verdicts"},
     {"_lint"},
+    {"_asking"},
     {"_evaluate"},
     {"_early"},
     {"_noise"},

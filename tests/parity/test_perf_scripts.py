@@ -29,13 +29,14 @@ def good(pytestconfig: pytest.Config) -> str:
 
 
 def test_scoring(pytestconfig: pytest.Config, shared: Path, good: str) -> None:
-    options = ("--docs", "3", "--choices", "2", "--pairs", "1", "--batch", "1")
+    options = ("--docs", "3", "--choices", "2", "--pairs", "1", "--batch", "1", "--profile")
     output = output_of(pytestconfig.rootpath, shared, "scoring.py", good, "csqa", *options)
     assert "csqa (" in output
-    assert ": 6 requests, " in output
+    assert ": 6 requests\n" in output
     apart = dict(re.findall(r"^  (\w+) .*differs by (\S+)$", output, re.MULTILINE))
     assert apart.keys() == {"tree", "padded", "peer"}
     assert max(map(float, apart.values())) <= 1e-4
+    assert re.search(r"^  .*aten::\w+ \d+%", output, re.MULTILINE)
 
 
 def test_generation(pytestconfig: pytest.Config, shared: Path, good: str) -> None:

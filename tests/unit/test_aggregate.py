@@ -160,7 +160,7 @@ def test_docs_with_an_error_are_counted_and_left_out() -> None:
         DocResult(0, {"none": {"acc": 1.0}}),
         DocResult(1, {}, error="no gold"),
         DocResult(2, {"none": {"acc": 0.0}}, nonfinite="NaN", truncated=4),
-        DocResult(3, {"none": {"acc": 1.0}}, cut_off=2),
+        DocResult(3, {"none": {"acc": 1.0}}, cut_off=2, tied=True),
     ]
     summary = summarize(task("multiple_choice", "acc"), docs)
     assert only(summary).value == pytest.approx(2 / 3)
@@ -170,6 +170,7 @@ def test_docs_with_an_error_are_counted_and_left_out() -> None:
         "docs that could not be evaluated, left out of the values: 1",
         "requests whose context lost its left end to fit the model: 4",
         "answers that ended by their length limit: 2",
+        "docs whose likeliest choices are equally likely, the first of them taken: 1",
     )
 
 

@@ -455,6 +455,27 @@ def test_process_results_of_choices_needs_no_gold() -> None:
     assert result.nonfinite == ""
 
 
+@pytest.mark.parametrize(
+    ("values", "correct", "tied"),
+    [
+        ((-1.0, -1.0, -2.0), True, True),
+        ((-1.0, -2.0, -2.0), True, False),
+        ((-2.0, -1.0, -1.0), False, True),
+        ((-1.0,), True, False),
+        ((-math.inf, -math.inf), False, False),  # of which none is taken
+        ((math.nan, math.nan), False, False),
+    ],
+)
+def test_docs_whose_likeliest_choices_are_equal_are_told(values: tuple[float, ...], correct: bool, tied: bool) -> None:
+    result = score_doc(task("multiple_choice"), 0, choice_doc(0, *"abc"[: len(values)]), lls(*values))
+    assert (result.correct, result.tied) == (correct, tied)
+
+
+def test_choices_that_a_function_judges_are_not_said_to_be_tied() -> None:
+    own = task("multiple_choice", process_results=lambda doc, results: {"n": len(results)})
+    assert not score_doc(own, 0, choice_doc(0, "a", "b"), lls(-1.0, -1.0)).tied
+
+
 def test_truncations_and_length_ends_are_counted() -> None:
     cut = [[Loglikelihood(-1.0, False, truncated=True)], [Loglikelihood(-2.0, False)]]
     assert score_doc(task("multiple_choice"), 0, choice_doc(0, "a", "b"), cut).truncated == 1

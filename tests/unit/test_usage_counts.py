@@ -5,8 +5,8 @@ from __future__ import annotations
 import tablemodels as tables
 import torch
 
+from pytest_llmeval._asking import usage_of
 from pytest_llmeval._engine import GenerationKwargs
-from pytest_llmeval._evaluate import usage_of
 from pytest_llmeval._models import wrap_model
 from pytest_llmeval._models.usage import peak_memory
 
