@@ -36,6 +36,7 @@ from pytest_llmeval._models.huggingface import HuggingFaceLM
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Task
+from pytest_llmeval._taskfile import looks_like_task
 
 
 Pair = tuple[str, str]
@@ -69,7 +70,8 @@ def texts_of(row: Row, docs: int, choices: int | None = None) -> list[Pair]:
     settings = Settings(data_dir=mirror, limit=docs, num_fewshot=row.shots)
     registry, data = Registry(), DataSource()
     path = BENCHMARKS / row.path
-    loaded = [registry.load(file) for file in ([path] if path.is_file() else sorted(path.rglob("*.yaml")))]
+    files = [path] if path.is_file() else filter(looks_like_task, sorted(path.rglob("*.yaml")))
+    loaded = [registry.load(file) for file in files]
     opened = [OpenTask(task, settings, data) for task in loaded if isinstance(task, Task)]
     return [
         (str(instance.arguments[0]), str(instance.arguments[1]))

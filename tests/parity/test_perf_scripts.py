@@ -39,6 +39,12 @@ def test_scoring(pytestconfig: pytest.Config, shared: Path, good: str) -> None:
     assert re.search(r"^  .*aten::\w+ \d+%", output, re.MULTILINE)
 
 
+def test_scoring_of_a_folder(pytestconfig: pytest.Config, shared: Path, good: str) -> None:
+    options = ("--docs", "1", "--choices", "1", "--pairs", "1", "--without", "padded", "peer")
+    output = output_of(pytestconfig.rootpath, shared, "scoring.py", good, "mmlu", *options)
+    assert re.search(r"^mmlu \(\d+ distinct tokens\): 57 requests$", output, re.MULTILINE)
+
+
 def test_generation(pytestconfig: pytest.Config, shared: Path, good: str) -> None:
     options = ("--docs", "2", "--pairs", "1", "--batch", "1")
     output = output_of(pytestconfig.rootpath, shared, "generation.py", good, *options)
