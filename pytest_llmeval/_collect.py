@@ -42,6 +42,8 @@ from pytest_llmeval._whereabouts import pass_by
 from pytest_llmeval._whereabouts import wants
 
 
+#: A fixture that takes none of these cannot know of the models that the command line names.
+LOOKS_AT_NAMES = frozenset({"llmeval_model", "llmeval_model_name", "request", "pytestconfig"})
 #: How many task files could not be collected.
 BROKEN = pytest.StashKey[int]()
 
@@ -243,12 +245,26 @@ def usage_problem(session: Session, items: Iterable[pytest.Item]) -> str | None:
     try:
         if any("llmeval_model_name" in getattr(item, "fixturenames", ()) for item in needed):
             session.models.check()
+        _check_served(session, needed)
         if any(isinstance(item.parent, TaskModule) for item in needed):
             session.reference.check([choice.name for choice in session.models.choices])
             _check_noise(session, needed)
     except SettingError as error:
         return str(error)
     return None
+
+
+def _check_served(session: Session, items: Iterable[pytest.Item]) -> None:
+    """Raise SettingError if models are named on the command line and an item's fixture would not look at them."""
+    named = session.config.getoption("llmeval_model")
+    for item in items if named else ():
+        models = item._fixtureinfo.name2fixturedefs.get("llmeval_model", ())  # type: ignore[attr-defined]
+        if len(models) > 1 and LOOKS_AT_NAMES.isdisjoint(models[-1].argnames):
+            raise SettingError(
+                f"--llmeval-model: {named[0]} would not be used, for a conftest.py overrides the fixture "
+                "llmeval_model; let that take llmeval_model (the loaded model) or llmeval_model_name (its name), or "
+                "leave the option away"
+            )
 
 
 def _check_noise(session: Session, items: Iterable[pytest.Item]) -> None:

@@ -31,6 +31,7 @@ class Shots:
         self._docs = docs
         self._seed = settings.fewshot_seed
         self._n = num_fewshot(task, settings)
+        self._n_is_given = settings.num_fewshot is not None
         self._rng = random.Random(self._seed)  # noqa: S311 - the peer's draws, no secret
         #: Indices into the pool, of doc 0, 1, ... as far as drawn; or why there are none.
         self._drawn: list[tuple[int, ...] | DataError] = []
@@ -132,7 +133,8 @@ class Shots:
         task, split = self._task, self._docs.fewshot_split
         source = "fewshot_config samples" if split is None else f"split {split!r}"
         besides = f" besides the evaluated doc (of {len(pool)})" if have < len(pool) else ""
+        line = f"num_fewshot ({task.path}:{task.line_of('num_fewshot')})"
         return DataError(
-            f"task {task.name}: {self._n} examples are asked for, but {source} has {have}{besides}; lower num_fewshot "
-            f"({task.path}:{task.line_of('num_fewshot')}) or draw them from another split (fewshot_split)"
+            f"task {task.name}: {self._n} examples are asked for, but {source} has {have}{besides}; lower "
+            f"{'--llmeval-fewshot' if self._n_is_given else line} or draw them from another split (fewshot_split)"
         )

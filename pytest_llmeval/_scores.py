@@ -89,7 +89,7 @@ def score_doc(
     return DocResult(
         doc=index,
         scores=scores,
-        correct=correct if correct is None else correct and not unusable,
+        correct=False if unusable else correct,
         nonfinite=unusable,
         truncated=_count(responses, lambda response: getattr(response, "truncated", False)),
         cut_off=_count(responses, lambda response: getattr(response, "finish_reason", None) == "length"),

@@ -76,5 +76,8 @@ def compare_task(folder: Folder, task: Task, settings: Settings, results: Sequen
         return Comparison(now, problem=str(error))
     if record is None:
         return Comparison(now)
+    if unlike(record.header, now):
+        # Their docs are not to be compared, not even counted.
+        return Comparison(now, record)
     entries = [entry_of(result) for result in results if result.error is None]
     return Comparison(now, record, pair(record.entries, entries))

@@ -57,20 +57,23 @@ def read_record(text: str, path: Path) -> Record:
         )
     digest, _, body = rest.partition("\n")
     if digest != f"digest: {json.dumps(hashed(body, DIGEST_CHARS))}":
-        raise BaselineError(path, _first_fault(body), line=2)
+        raise BaselineError(path, _first_fault(digest, body), line=2)
     try:
         return _read_body(body)
     except (ValueError, KeyError, TypeError) as error:
         raise BaselineError(path, f"cannot be read: {error}; write it again") from None
 
 
-def _first_fault(body: str) -> str:
-    """What is wrong with a file whose digest does not fit: the first line that cannot be read, if there is one."""
+def _first_fault(digest: str, body: str) -> str:
+    """What is wrong with a file whose digest does not fit: that line or the first that cannot be read, if any."""
     why = ""
-    try:
-        _read_body(body)
-    except (ValueError, KeyError, TypeError) as error:
-        why = f" ({error})"
+    if not digest.startswith("digest: "):
+        why = f" (found {digest!r:.60})"
+    else:
+        try:
+            _read_body(body)
+        except (ValueError, KeyError, TypeError) as error:
+            why = f" ({error})"
     return (
         f"digest: the file was damaged, merged or edited by hand{why}: bring back a committed version, or write it "
         "again with --llmeval-update-baseline"

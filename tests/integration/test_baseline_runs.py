@@ -359,6 +359,16 @@ class TestWrongUse:
         run.stdout.fnmatch_lines([f"gate failed: *it cannot be compared with baseline 'main': {message}"])
         assert run.ret == 1
 
+    def test_docs_of_another_version_are_not_even_counted(self, suite2: Suite) -> None:
+        suite2.write_baseline()
+        path = suite2.pytester.path / "tasks" / "birds.yaml"
+        path.write_text(path.read_text().replace("version: 1.0", "version: 2.0"))
+        run = suite2.pytester.runpytest("tasks/birds.yaml", BASELINE)
+        assert [line for line in run.outlines if line.startswith(("baseline", "ERROR"))] == [
+            "ERROR: baseline main: birds: version was 1.0 and is 2.0"
+        ]
+        assert run.ret == 1
+
     @pytest.mark.parametrize(
         ("text", "message"),
         [

@@ -137,6 +137,38 @@ def llmeval_model(request):
     result.stdout.fnmatch_lines(["*= llmeval: 2 models =*", "|Tasks|Metric|   | yes  |  no  |Change |*"])
 
 
+@pytest.mark.parametrize(
+    ("takes", "code"),
+    [("", 4), ("tmp_path_factory", 4), ("llmeval_model", 0), ("llmeval_model_name", 0), ("request", 0)],
+)
+def test_a_model_that_is_named_is_not_left_aside(
+    pytester: pytest.Pytester, suite: Path, starter_models: Path, takes: str, code: int
+) -> None:
+    """A gate must not be judged on another model than the one that the command names."""
+    conftest = (pytester.path / "conftest.py").read_text().split("@pytest.fixture")[0]
+    model = "llmeval_model" if takes == "llmeval_model" else 'Yes("yes")'
+    fixture = f"""
+@pytest.fixture(scope="session")
+def llmeval_model({takes}):
+    return {model}
+"""
+    pytester.makeconftest(conftest + fixture)
+    named = f"--llmeval-model={starter_models / 'good'}"
+    result = pytester.runpytest("tasks/even.yaml", named)
+    if code:
+        result.stderr.fnmatch_lines([f"ERROR: --llmeval-model: {starter_models / 'good'} would not be used, *"])
+    assert result.ret == code
+
+
+def test_a_model_of_the_ini_file_is_for_suites_without_a_fixture_of_their_own(
+    pytester: pytest.Pytester, suite: Path, starter_models: Path
+) -> None:
+    pytester.makeini(f"[pytest]\nllmeval_model = {starter_models / 'good'}\n")
+    result = pytester.runpytest("tasks/even.yaml")
+    result.stdout.fnmatch_lines(["*= llmeval: yes-model =*"])
+    assert result.ret == 0
+
+
 def test_equal_names_get_the_shortest_path_that_differs(
     pytester: pytest.Pytester, two: Path, starter_models: Path
 ) -> None:

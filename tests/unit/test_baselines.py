@@ -112,6 +112,10 @@ class TestText:
             (lambda text: text.replace("- - - 1\n", "- - - nan\n"), "(line 20: a score is NaN"),
             (lambda text: text.replace("1 doc1 p - - - 1\n", ""), "(2 docs are announced and 1 found)"),
             (lambda text: text.replace("docs: 2", "dogs: 2"), "digest: the file was damaged, merged or edited by hand"),
+            (
+                lambda text: text.replace("digest: ", "dig: ", 1),
+                "b/t.txt:2: digest: the file was damaged, merged or edited by hand (found 'dig: ",
+            ),
             (lambda text: text.replace("settings.split", "<<<<<<<"), "damaged, merged or edited"),
         ],
     )

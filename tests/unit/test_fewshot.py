@@ -146,6 +146,11 @@ class TestNeverTheDocItself:
         with pytest.raises(DataError, match=r"4 examples are asked for, but split 'train' has 3; lower num_fewshot"):
             shots_of(task).for_doc(0)
 
+    def test_too_few_for_what_the_command_line_asks(self) -> None:
+        task = handmade.make_task({"train": QA, "test": QA}, num_fewshot=1, training_split="train")
+        with pytest.raises(DataError, match=r"split 'train' has 3; lower --llmeval-fewshot or draw them from another"):
+            shots_of(task, Settings(num_fewshot=4)).for_doc(0)
+
     def test_too_few_written_samples(self) -> None:
         task = handmade.make_task(
             {"test": QA}, fewshot=handmade.make_fewshot(samples=({"q": "w", "a": "x"},)), num_fewshot=2

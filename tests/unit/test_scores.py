@@ -79,7 +79,7 @@ def test_nan_of_a_text_is_counted(output_type: OutputType) -> None:
     answer = NAN if output_type == "loglikelihood_rolling" else Loglikelihood(NAN, True)
     result = score_doc(task(output_type), 0, doc(references=("a b",)), [[answer]])
     assert result.nonfinite == "NaN"
-    assert not result.correct
+    assert result.correct is False
     kept = items(result)
     assert math.isnan(kept["perplexity"] if output_type == "loglikelihood" else kept["word_perplexity"][0])
 
