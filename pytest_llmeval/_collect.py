@@ -258,7 +258,9 @@ def _check_served(session: Session, items: Iterable[pytest.Item]) -> None:
     """Raise SettingError if models are named on the command line and an item's fixture would not look at them."""
     named = session.config.getoption("llmeval_model")
     for item in items if named else ():
-        models = item._fixtureinfo.name2fixturedefs.get("llmeval_model", ())  # type: ignore[attr-defined]
+        # Items of other plugins need not have fixtures.
+        fixtures = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
+        models = fixtures.get("llmeval_model", ())
         if len(models) > 1 and LOOKS_AT_NAMES.isdisjoint(models[-1].argnames):
             raise SettingError(
                 f"--llmeval-model: {named[0]} would not be used, for a conftest.py overrides the fixture "

@@ -160,6 +160,34 @@ def llmeval_model({takes}):
     assert result.ret == code
 
 
+def test_items_without_fixtures_stand_beside_a_model_that_is_named(
+    pytester: pytest.Pytester, suite: Path, starter_models: Path
+) -> None:
+    checks = """
+class Checked(pytest.Item):
+    def runtest(self):
+        pass
+
+class Checks(pytest.File):
+    def collect(self):
+        yield Checked.from_parent(self, name="check")
+
+def pytest_collect_file(file_path, parent):
+    return Checks.from_parent(parent, path=file_path) if file_path.suffix == ".check" else None
+
+@pytest.fixture(scope="session")
+def llmeval_model(llmeval_model_name):
+    return Yes()
+"""
+    pytester.makeconftest((pytester.path / "conftest.py").read_text().split("@pytest.fixture")[0] + checks)
+    pytester.makefile(".check", a="")
+    named = f"--llmeval-model={starter_models / 'good'}"
+    alone = pytester.runpytest("tasks/even.yaml", named).parseoutcomes()
+    both = pytester.runpytest("a.check", "tasks/even.yaml", named)
+    assert both.parseoutcomes() == alone | {"passed": alone["passed"] + 1}
+    assert both.ret == 0
+
+
 def test_a_model_of_the_ini_file_is_for_suites_without_a_fixture_of_their_own(
     pytester: pytest.Pytester, suite: Path, starter_models: Path
 ) -> None:
