@@ -10,6 +10,7 @@ MODEL is SmolLM2-135M-Instruct as a folder or GGUF file, SHARED the folder with 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ def main() -> int:
     parser.add_argument("shared", type=Path)
     parser.add_argument("sets", nargs="*", metavar="SET", help=f"of {', '.join(goldenrows.SETS)} (default: all)")
     options = parser.parse_args()
+    os.environ.update(goldenrows.RECORDED_PRODUCTS)
     lm = load_model(options.model, {"dtype": "float32", "device": "cpu"})
     failed = 0
     for name in options.sets or goldenrows.SETS:

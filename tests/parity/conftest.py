@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import goldenrows
 import pytest
+
+
+os.environ.update(goldenrows.RECORDED_PRODUCTS)
 
 
 @pytest.fixture(scope="session")
