@@ -88,8 +88,8 @@ def pytest_sessionstart(session):
     if os.environ["SUITE"] == "task":
         # Imports are a fixed price, not one per doc.
         import datasets
-        import pytest_llmeval._hooks
-        from pytest_llmeval._evaluate import Evaluation
+        import pytest_llmeval._session.hooks
+        from pytest_llmeval._evaluation.evaluation import Evaluation
         timed(Evaluation, "open", "open")
         timed(Evaluation, "score", "score")
     if os.environ["TRACE"]:

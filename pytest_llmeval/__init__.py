@@ -9,19 +9,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 from typing import Any
 
-from pytest_llmeval._engine import LM
-from pytest_llmeval._engine import Generation
-from pytest_llmeval._engine import GenerationKwargs
-from pytest_llmeval._engine import Loglikelihood
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._errors import LLMEvalWarning
+from pytest_llmeval._lm import LM
+from pytest_llmeval._lm import Generation
+from pytest_llmeval._lm import GenerationKwargs
+from pytest_llmeval._lm import Loglikelihood
 from pytest_llmeval._models import wrap_model
 from pytest_llmeval._settings import Settings
 
 
 if TYPE_CHECKING:
-    from pytest_llmeval._engine.fake import FakeLM
-    from pytest_llmeval._evaluate import evaluate
+    from pytest_llmeval._evaluation.evaluation import evaluate
+    from pytest_llmeval._fake import FakeLM
 
 __all__ = [
     "LM",
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 #: Public names whose rooms import yaml, jinja2 and numpy: loaded when asked for, for pytest always imports this module.
-_LATER = {"evaluate": "pytest_llmeval._evaluate", "FakeLM": "pytest_llmeval._engine.fake"}
+_LATER = {"evaluate": "pytest_llmeval._evaluation.evaluation", "FakeLM": "pytest_llmeval._fake"}
 
 
 def __getattr__(name: str) -> Any:

@@ -23,8 +23,8 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from pytest_llmeval._errors import TemplateError
-from pytest_llmeval._limits import TimeLimitError
-from pytest_llmeval._limits import limited
+from pytest_llmeval._time_limit import TimeLimitError
+from pytest_llmeval._time_limit import limited
 
 
 #: Most characters that a template may write for one doc.

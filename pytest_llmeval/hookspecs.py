@@ -11,7 +11,7 @@ import pytest
 
 
 if TYPE_CHECKING:
-    from pytest_llmeval._engine import LM
+    from pytest_llmeval._lm import LM
     from pytest_llmeval._results import Summary
 
 

@@ -2,7 +2,7 @@
 
 Nothing heavy is imported before a task file is collected or a model is asked for (yaml, jinja2 and numpy cost
 `pytest --help` a tenth of a second, torch several): hence the imports inside the hooks. Hooks that pytest calls
-for every item are in `_hooks.Running`, registered with the first task file, so other suites never pay.
+for every item are in `hooks.Running`, registered with the first task file, so other suites never pay.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_llmeval import _whereabouts
 from pytest_llmeval import hookspecs
-from pytest_llmeval._engine import LM
 from pytest_llmeval._errors import SettingError
-from pytest_llmeval._options import add_options
-from pytest_llmeval._options import read_models
-from pytest_llmeval._options import read_settings
-from pytest_llmeval._options import value_of
-from pytest_llmeval._serve import Models
+from pytest_llmeval._lm import LM
+from pytest_llmeval._session import file_patterns
+from pytest_llmeval._session.models import Models
+from pytest_llmeval._session.options import add_options
+from pytest_llmeval._session.options import read_models
+from pytest_llmeval._session.options import read_settings
+from pytest_llmeval._session.options import value_of
 from pytest_llmeval._settings import Settings
 
 
 if TYPE_CHECKING:
     from pytest_llmeval._results import Summary
-    from pytest_llmeval._session import Session
+    from pytest_llmeval._session.session import Session
 
 
 SETTINGS = pytest.StashKey[Settings]()
@@ -52,15 +52,15 @@ def pytest_configure(config: pytest.Config) -> None:
         if config.getoption("llmeval_model") or config.getoption("llmeval_bisect"):
             config.stash[MODELS].check()
         if value_of(config, "output") or value_of(config, "gen-kwargs") or config.getoption("llmeval_baseline"):
-            from pytest_llmeval import _hooks
+            from pytest_llmeval._session import hooks
 
-            _hooks.check_before_the_work(config, config.stash[SETTINGS], config.stash[MODELS])
+            hooks.check_before_the_work(config, config.stash[SETTINGS], config.stash[MODELS])
         if value_of(config, "bisect"):
-            from pytest_llmeval import _bisect
+            from pytest_llmeval._session import bisect
 
-            config.pluginmanager.register(_bisect.Bisection(_session(config)), "llmeval-bisect")
+            config.pluginmanager.register(bisect.Bisection(_session(config)), "llmeval-bisect")
         if config.getoption("dist", "no") != "no":  # true only in the controller of xdist
-            from pytest_llmeval._xdist import Controller
+            from pytest_llmeval._session.xdist import Controller
 
             config.pluginmanager.register(Controller(_session(config)), "llmeval-controller")
     except SettingError as error:
@@ -68,15 +68,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
-    _whereabouts.hint(terminalreporter, exitstatus)
+    file_patterns.hint(terminalreporter, exitstatus)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     if file_path.suffix not in (".yaml", ".yml"):
         return None
-    from pytest_llmeval import _collect
+    from pytest_llmeval._session import collect
 
-    return _collect.module_for(file_path, parent, _session)
+    return collect.module_for(file_path, parent, _session)
 
 
 @pytest.hookimpl(trylast=True)  # doc and gate come after the model, so that ids read doc[model-17]
@@ -112,6 +112,6 @@ def llmeval_result(request: pytest.FixtureRequest, llmeval_model: LM) -> Callabl
 
 def _session(config: pytest.Config) -> Session:
     """The session of this run, made when the first task file (or result) is asked for."""
-    from pytest_llmeval import _hooks
+    from pytest_llmeval._session import hooks
 
-    return _hooks.session_of(config, config.stash[SETTINGS], config.stash[MODELS])
+    return hooks.session_of(config, config.stash[SETTINGS], config.stash[MODELS])

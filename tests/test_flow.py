@@ -19,69 +19,26 @@ PACKAGE = Path(pytest_llmeval.__file__).parent
 FLOOR_PLAN = [
     {"_errors"},
     {"_task"},
-    {"_settings"},
-    {"_functions", "_history", "_kept", "_limits", "_named_options", "_plain"},
-    {"_template"},
-    {"_engine"},
-    {"_results"},
-    {"_filters", "_metrics"},
+    {"_settings", "_plain", "_functions", "_time_limit", "_doc", "_lm", "_results"},
+    {"_template", "_fake"},
+    {"_scoring"},
     {"_gates"},
-    {"_yaml"},
     {"_taskfile"},
     {"_registry"},
     {"_docs"},
-    {"_fewshot"},
-    {"_instances"},
-    {"_models", "_sandbox"},
-    {"_scores"},
-    {"_aggregate"},
-    {"_baselines"},
-    {"_stats"},
-    {"_trends", "_verdicts"},
-    {"_lint"},
-    {"_asking"},
-    {"_evaluate"},
-    {"_early"},
-    {"_noise"},
-    {"_options", "_items", "_whereabouts"},
-    {"_progress", "_serve", "_reference"},
-    {"_session"},
-    {"_scope"},
-    {"_run"},
-    {"_collect", "_xdist", "_inspect"},
+    {"_prompts"},
+    {"_engine", "_sandbox"},
+    {"_models"},
+    {"_baselines", "_stats"},
+    {"_verdicts"},
+    {"_evaluation"},
     {"_report"},
-    {"_output"},
-    {"_against"},
-    {"_closing"},
-    {"_bisect"},
-    {"_hooks"},
+    {"_session"},
     {"hookspecs"},
     {"plugin"},
 ]
 #: Rooms that know pytest; everything else works from a plain Python prompt.
-KNOW_PYTEST = {
-    "_options",
-    "_items",
-    "_whereabouts",
-    "_progress",
-    "_serve",
-    "_reference",
-    "_session",
-    "_scope",
-    "_run",
-    "_collect",
-    "_xdist",
-    "_inspect",
-    "_report",
-} | {
-    "_output",
-    "_against",
-    "_closing",
-    "_bisect",
-    "_hooks",
-    "hookspecs",
-    "plugin",
-}
+KNOW_PYTEST = {"_session", "hookspecs", "plugin"}
 PLACE = {room: floor for floor, rooms in enumerate(FLOOR_PLAN) for room in rooms}
 
 
@@ -130,7 +87,8 @@ def test_torch_and_datasets_are_imported_late() -> None:
     early = {
         str(path.relative_to(PACKAGE))
         for room, path in rooms()
-        if {name.split(".")[0] for name in imports_of(path, top_level_only=True)} & heavy and room != "_models"
+        if {name.split(".")[0] for name in imports_of(path, top_level_only=True)} & heavy
+        and room not in {"_engine", "_models"}
     }
     assert early == set()
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
-from pytest_llmeval._fewshot import num_fewshot
 from pytest_llmeval._functions import name_of
-from pytest_llmeval._instances import written_kwargs
-from pytest_llmeval._metrics import Metric
-from pytest_llmeval._metrics import aggregation_name
-from pytest_llmeval._metrics import metrics_of
 from pytest_llmeval._plain import plain_or_text
+from pytest_llmeval._prompts import written_kwargs
+from pytest_llmeval._prompts.fewshot import num_fewshot
+from pytest_llmeval._scoring import Metric
+from pytest_llmeval._scoring import aggregation_name
+from pytest_llmeval._scoring import metrics_of
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import FilterStep
 from pytest_llmeval._task import Task

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pytest_llmeval._aggregate import summarize_task
 from pytest_llmeval._baselines.entries import Entry
 from pytest_llmeval._baselines.entries import docs_named
 from pytest_llmeval._baselines.entries import entry_of
@@ -25,6 +24,7 @@ from pytest_llmeval._errors import BaselineError
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Summary
 from pytest_llmeval._results import nonfinite_in
+from pytest_llmeval._scoring.summary import summarize_task
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Task
 

@@ -9,10 +9,10 @@ tasks       the docs and the few-shot pool of one task
 selection   limit, share, seeded sample
 """
 
-from pytest_llmeval._docs.selection import select
 from pytest_llmeval._docs.tasks import DataSource
 from pytest_llmeval._docs.tasks import TaskDocs
 from pytest_llmeval._docs.tasks import open_docs
+from pytest_llmeval._docs.tasks import select
 
 
 __all__ = ["DataSource", "TaskDocs", "open_docs", "select"]

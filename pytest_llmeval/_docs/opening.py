@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 from typing import Any
 
 from pytest_llmeval._docs import readers
-from pytest_llmeval._docs.calls import call
-from pytest_llmeval._docs.calls import quiet_and_settled
 from pytest_llmeval._docs.layout import FORMATS
 from pytest_llmeval._docs.layout import Layout
 from pytest_llmeval._docs.layout import Splits
@@ -24,6 +22,8 @@ from pytest_llmeval._docs.layout import lookup
 from pytest_llmeval._docs.layout import matching
 from pytest_llmeval._docs.layout import read_layout
 from pytest_llmeval._docs.layout import split_patterns
+from pytest_llmeval._docs.readers import call
+from pytest_llmeval._docs.readers import quiet_and_settled
 from pytest_llmeval._errors import DataError
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import NOTHING

@@ -1,20 +1,103 @@
-"""The docs of a task: the rows of its evaluated split and of its few-shot pool, each opened only when asked for."""
+"""Which docs of a task a run asks for.
+
+Tables as docs: plain dicts, made when they are first read.
+
+The docs of a task: the rows of its evaluated split and of its few-shot pool, each opened only when asked for.
+"""
 
 from __future__ import annotations
 
+import math
+import random
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
+from typing import overload
 
-from pytest_llmeval._docs.calls import call
 from pytest_llmeval._docs.opening import Opened
 from pytest_llmeval._docs.opening import describe
 from pytest_llmeval._docs.opening import open_split
-from pytest_llmeval._docs.rows import as_rows
+from pytest_llmeval._docs.readers import call
 from pytest_llmeval._errors import DataError
+from pytest_llmeval._errors import SettingError
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import DocData
 from pytest_llmeval._task import DocFunction
 from pytest_llmeval._task import Task
+
+
+def select(n: int, settings: Settings) -> Sequence[int]:
+    """Which of `n` docs (counted after `process_docs`) this run asks for, ascending.
+
+    `settings.limit` is a count, or below 1 a share of which the ceiling is taken, exactly: 0.07 of 100 is 7. With
+    `sample_seed` as many docs are drawn at random; a larger sample by the same seed holds the smaller one.
+    """
+    if settings.limit is None:
+        return range(n)
+    count = min(n, _count(n, settings.limit))
+    if settings.sample_seed is None:
+        return range(count)
+    order = list(range(n))
+    random.Random(settings.sample_seed).shuffle(order)  # noqa: S311 - a sample, no secret
+    return sorted(order[:count])
+
+
+def _count(n: int, limit: int | float) -> int:
+    if not 0 < limit < math.inf or (limit >= 1 and limit != int(limit)):
+        raise SettingError(f"limit: expected a number of docs (10) or a share below 1 (0.1), got {limit!r}")
+    if limit >= 1:
+        return int(limit)
+    # By way of its shortest decimal: the float nearest to 0.07 is larger than 7/100, and its ceiling would be 8.
+    return math.ceil(Fraction(repr(limit)) * n)
+
+
+#: Rows turned into Python objects at a time: one by one a row takes 15 to 65 us, in blocks of this size 1 to 6, and
+#: examples drawn from all over a large split still wait for few rows that nobody asked for.
+_BLOCK = 32
+
+
+def as_rows(data: Any, where: str) -> Sequence[DocData]:
+    """A `datasets.Dataset`, or any iterable of dicts, as docs. Raises DataError, which starts with `where`."""
+    if hasattr(data, "column_names") and hasattr(data, "__len__"):
+        return _TableRows(data)
+    rows = list(data) if isinstance(data, Iterable) else [data]
+    odd = [type(row).__name__ for row in rows if not isinstance(row, Mapping)]
+    if odd:
+        raise DataError(f"{where}: it gave docs of type {odd[0]}, expected a data set or a list of dicts")
+    return rows
+
+
+class _TableRows(Sequence[DocData]):
+    """A `datasets.Dataset` as plain dicts, made in blocks when they are first read."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+        self._blocks: dict[int, list[DocData]] = {}
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    @overload
+    def __getitem__(self, index: int) -> DocData: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[DocData]: ...
+
+    def __getitem__(self, index: int | slice) -> DocData | Sequence[DocData]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        place = range(len(self))[index]
+        number, offset = divmod(place, _BLOCK)
+        if number not in self._blocks:
+            columns = self._table[number * _BLOCK : (number + 1) * _BLOCK]
+            self._blocks[number] = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return self._blocks[number][offset]
+
+    def __iter__(self) -> Iterator[DocData]:
+        return (self[i] for i in range(len(self)))
 
 
 class DataSource:

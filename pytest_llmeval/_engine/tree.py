@@ -1,236 +1,229 @@
-"""Requests as a tree of token ids, and the forward passes that compute each of its tokens once. No tensors.
+"""The engine that computes each distinct token once: passes over a tree of token ids, through stock models.
 
-Sequences that begin alike share a path: task prefix, document, choices. In sorted order every token of the tree
-belongs to the first sequence that holds it, and sequence after sequence, each without what it shares with the one
-before, is the tree in preorder. So a pass is written down as flat lists, and a subtree is a run of sequences.
+A pass reads whole subtrees as one row. `position_ids` are depths, and a mask of four dimensions lets each token
+see its ancestors alone, as it would in a sequence of its own. What sequences share beyond a pass waits in a KV cache.
+Not every model takes such masks, or can do without its state: `choosing` tries, and what it finds decides.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from bisect import bisect_right
+import inspect
+import math
+from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import accumulate
-from typing import NamedTuple
+from contextlib import nullcontext
+from functools import cached_property
+from typing import Any
+from typing import Protocol
 
+import torch
+import transformers
+
+from pytest_llmeval._engine.attention import NO_WINDOWS
+from pytest_llmeval._engine.attention import BlockAttention
+from pytest_llmeval._engine.attention import Windows
 from pytest_llmeval._engine.batches import Question
-from pytest_llmeval._engine.batches import plan_rows
+from pytest_llmeval._engine.devices import free_memory
+from pytest_llmeval._engine.devices import is_out_of_memory
+from pytest_llmeval._engine.padded import PaddedEngine
+from pytest_llmeval._engine.padded import evaluating
+from pytest_llmeval._engine.padded import log_probabilities
+from pytest_llmeval._engine.requests import Completion
+from pytest_llmeval._engine.requests import GenerationRequest
+from pytest_llmeval._engine.requests import IsStopped
+from pytest_llmeval._engine.requests import OnProgress
 from pytest_llmeval._engine.requests import TokenIds
 from pytest_llmeval._engine.requests import TokenRequest
+from pytest_llmeval._engine.selective import SelectiveModel
+from pytest_llmeval._engine.token_tree import Limits
+from pytest_llmeval._engine.token_tree import Pass
+from pytest_llmeval._engine.token_tree import Tree
+from pytest_llmeval._engine.token_tree import distinct_waves
+from pytest_llmeval._errors import ModelError
+from pytest_llmeval._lm import Loglikelihood
 
 
-class Asked(NamedTuple):
-    """A target token whose probability is wanted at a place: of a sequence in a tree, of the new ids in a pass."""
-
-    place: int
-    target: int
-    question: int
+#: Tokens that attend together on a processor; other devices gain less from fewer keys than from larger products.
+BLOCK = 128
+#: So many passes are planned at once.
+WAVE_PASSES = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """`pack`: tokens of a pass that is put together from subtrees; `longest`: most new tokens of any pass."""
+class Writer(Protocol):
+    """The part of an engine that continues prompts."""
 
-    pack: int
-    longest: int
-
-    def after_running_out(self, tokens: int) -> Limits:
-        """Limits that split a pass of so many tokens, which did not fit into memory, in two."""
-        half = max(1, tokens // 2)
-        return Limits(min(self.pack, half), half)
+    def generate(
+        self, requests: Sequence[GenerationRequest], is_stopped: IsStopped, on_progress: OnProgress
+    ) -> list[Completion]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """One forward pass over new tokens behind `held` tokens that are in the cache.
+class TreeEngine:
+    """An `Engine` that scores by the tree, and writes as the one does that `choose_writer` gives when it is needed.
 
-    New token i has position `depths[i]` and sees all held tokens, itself and its ancestors: token j is one
-    if ``j < i < ends[j]``. The first `chain` new tokens are a path from the held ones on.
+    Requests of more than `reach` tokens, for which it is not known that the model takes the tree's masks, go to
+    the padded engine. With `remembers`, for weights that nobody changes, the path that one call ends with stays in
+    the cache for the next. Raises ModelError when not even one token fits into memory, or the model fails.
     """
 
-    held: int
-    ids: tuple[int, ...]
-    depths: tuple[int, ...]
-    ends: tuple[int, ...]
-    chain: int
-    asked: tuple[Asked, ...]
+    def __init__(
+        self,
+        model: Any,
+        limits: Limits,
+        padded: PaddedEngine,
+        reach: float,
+        windows: Windows = NO_WINDOWS,
+        *,
+        choose_writer: Callable[[], Writer] | None = None,
+        remembers: bool = False,
+    ) -> None:
+        self._model = model
+        self._padded = padded
+        self._choose_writer = choose_writer
+        self._limits = limits
+        self._reach = reach
+        self._remembers = remembers
+        self._scorer = TreeScorer(model, padded.scorer.selective, BLOCK if model.device.type == "cpu" else 0, windows)
 
-    @property
-    def trunk(self) -> int:
-        """So many of the first new tokens are a path that all new tokens behind them see."""
-        n = len(self.ids)
-        return next((i for i, end in enumerate(self.ends) if end < n), n)
+    @cached_property
+    def writer(self) -> Writer:
+        return self._padded if self._choose_writer is None else self._choose_writer()
 
+    def score(self, requests: Sequence[TokenRequest], on_progress: OnProgress) -> list[Loglikelihood]:
+        near = [i for i, request in enumerate(requests) if len(request.input_ids) <= self._reach]
+        far = sorted(set(range(len(requests))).difference(near))
+        answers: dict[int, Loglikelihood] = {}
+        with evaluating(self._model):
+            for answered in self._score([requests[i] for i in near]):
+                answers |= {near[place]: answer for place, answer in answered.items()}
+                on_progress(len(answers), len(requests))
+        if far:
+            rest = self._padded.score(
+                [requests[i] for i in far], lambda done, _: on_progress(len(near) + done, len(requests))
+            )
+            answers |= zip(far, rest, strict=True)
+        return [answers[place] for place in range(len(requests))]
 
-class _Part(NamedTuple):
-    """Sequences first to last - 1, whose first `shared` tokens are equal, without the first `held` of them."""
+    def generate(
+        self, requests: Sequence[GenerationRequest], is_stopped: IsStopped, on_progress: OnProgress
+    ) -> list[Completion]:
+        return self.writer.generate(requests, is_stopped, on_progress)
 
-    first: int
-    last: int
-    held: int
+    def _score(self, requests: Sequence[TokenRequest]) -> Iterator[dict[int, Loglikelihood]]:
+        """Answers by the place of their request, pass by pass."""
+        try:
+            for wave in distinct_waves(requests, self._limits.pack * WAVE_PASSES):
+                left = list(wave)
+                while left:
+                    asked, answered = left, set[int]()
+                    for question, logprob, greedy in self._pass_by_pass([requests[i] for i in asked]):
+                        places = [asked[i] for i in question.requests]
+                        answered.update(places)
+                        yield {i: Loglikelihood(logprob, greedy, requests[i].truncated) for i in places}
+                    left = [i for i in left if i not in answered]
+        finally:
+            if not self._remembers:
+                self._scorer.forget()
 
+    def _pass_by_pass(self, requests: Sequence[TokenRequest]) -> Iterator[tuple[Question, float, bool]]:
+        """Questions as they are answered. Some are left over when memory runs out: the next plan is for less."""
+        tree = Tree(requests)
+        values: list[list[float]] = [[] for _ in tree.questions]
+        greedy = [True] * len(tree.questions)
+        for step in tree.passes(self._limits, self._scorer.cached):
+            try:
+                answered = self._scorer.run(step)
+            except (RuntimeError, MemoryError, IndexError, ValueError) as error:
+                self._shrink(step, error)
+                return
+            for i, value, likeliest in answered:
+                values[i].append(value)
+                greedy[i] &= likeliest
+                question = tree.questions[i]
+                if len(values[i]) == len(question.targets):
+                    total = math.fsum(values[i])
+                    yield question, total, greedy[i] and not math.isnan(total)
 
-class _Pack(NamedTuple):
-    """Parts that are read together; all but the first go on where the sequences leave their common path."""
-
-    parts: tuple[_Part, ...]
-
-
-class Tree:
-    """The tree of some requests. `questions` holds what was asked, in no order of the requests'."""
-
-    def __init__(self, requests: Sequence[TokenRequest]) -> None:
-        rows = sorted(plan_rows(requests), key=lambda row: row.input_ids)
-        self._ids = [row.input_ids for row in rows]
-        self._shared = [common_length(before, ids) for before, ids in zip([(), *self._ids], self._ids, strict=False)]
-        self._own = [0, *accumulate(len(ids) - n for ids, n in zip(self._ids, self._shared, strict=True))]
-        self.questions: list[Question] = []
-        self._asked: list[list[Asked]] = [[] for _ in rows]
-        owners: list[tuple[int, int]] = []
-        for i, row in enumerate(rows):
-            while owners and owners[-1][0] >= self._shared[i]:
-                owners.pop()
-            owners.append((self._shared[i], i))
-            for question in row.questions:
-                self._ask(question, owners)
-        for asked in self._asked:
-            asked.sort()
-
-    @property
-    def n_tokens(self) -> int:
-        """How many distinct tokens it holds: what a plan computes."""
-        return self._own[-1]
-
-    def _ask(self, question: Question, owners: Sequence[tuple[int, int]]) -> None:
-        """`owners`: from which depth on a path belongs to which sequence."""
-        for place, target in zip(question.positions, question.targets, strict=True):
-            _, owner = owners[bisect_right(owners, place, key=lambda own: own[0]) - 1]
-            self._asked[owner].append(Asked(place, target, len(self.questions)))
-        self.questions.append(question)
-
-    def passes(self, limits: Limits, cached: TokenIds = ()) -> Iterator[Pass]:
-        """The passes in order; each finds in the cache what the one before held and the path that it began with.
-
-        `cached` is the path that the cache holds at the start.
-        """
-        waiting: list[_Part | _Pack] = [_Part(0, len(self._ids), self._known(cached))] if self._ids else []
-        while waiting:
-            part = waiting.pop()
-            if isinstance(part, _Pack):
-                yield self._write(part.parts, len(self._ids[part.parts[0].first]))
-                continue
-            size, fork = self._size(part), self._fork(part)
-            if size <= limits.pack:
-                waiting.append(_Pack((part,)))
-            elif fork - part.held > limits.longest - limits.pack:
-                # The path before the fork leaves no room for a pack behind it.
-                end = min(fork, part.held + limits.longest)
-                yield self._write((part._replace(last=part.first + 1),), end)
-                if end < len(self._ids[part.first]):
-                    waiting.append(part._replace(held=end))
-            elif part.last - part.first == 1:
-                waiting.append(_Pack((part,)))
-            else:
-                waiting += reversed(self._divide(part, fork, limits.pack))
-
-    def _known(self, cached: TokenIds) -> int:
-        """How much of the cached path all sequences share, up to the first token that is asked about."""
-        known = min(common_length(cached, self._ids[0]), self._fork(_Part(0, len(self._ids), 0)))
-        asked = self._asked[0][0].place if self._asked[0] else known
-        return min(known, asked)
-
-    def _size(self, part: _Part) -> int:
-        return len(self._ids[part.first]) - part.held + self._own[part.last] - self._own[part.first + 1]
-
-    def _fork(self, part: _Part) -> int:
-        """The depth at which the sequences of a part go different ways, or end."""
-        return min(self._shared[part.first + 1 : part.last], default=len(self._ids[part.first]))
-
-    def _divide(self, part: _Part, fork: int, pack: int) -> list[_Part | _Pack]:
-        """The subtrees behind a fork: small ones packed, large ones by themselves.
-
-        The one that also holds the path to the fork comes first: the others find it in the cache.
-        """
-        borders = [i for i in range(part.first + 1, part.last) if self._shared[i] == fork]
-        starts = [part.first, *borders]
-        parts = [_Part(a, b, fork) for a, b in zip(starts, [*borders, part.last], strict=True)]
-        large = [child for child in parts if self._size(child) > pack]
-        packs = self._pack([child for child in parts if self._size(child) <= pack], pack)
-        before: list[_Part | _Pack] = []
-        if large and large[0].first == part.first:
-            before = [large.pop(0)._replace(held=part.held)]
-        elif packs:
-            first, *others = packs[0].parts
-            packs[0] = _Pack((first._replace(held=part.held), *others))
-        return [*before, *packs, *large]
-
-    def _pack(self, parts: Sequence[_Part], pack: int) -> list[_Pack]:
-        """Neighbours together, in as few packs as possible and these of about equal size."""
-        total = sum(self._size(part) for part in parts)
-        room = total / max(1, -(-total // pack))
-        packs: list[_Pack] = []
-        held = total_held = 0
-        group: list[_Part] = []
-        for part in parts:
-            size = self._size(part)
-            if group and (held + size > pack or total_held >= room * (len(packs) + 1)):
-                packs.append(_Pack(tuple(group)))
-                group, held = [], 0
-            group.append(part)
-            held, total_held = held + size, total_held + size
-        return [*packs, _Pack(tuple(group))] if group else packs
-
-    def _write(self, parts: Sequence[_Part], end: int) -> Pass:
-        """The parts as flat lists; the first sequence only up to `end`."""
-        start = parts[0].held
-        ids: list[int] = []
-        depths: list[int] = []
-        ends: list[int] = []
-        path: list[int] = []
-        found: list[Asked] = []
-        for part in parts:
-            for i in range(part.first, part.last):
-                begin = part.held if i == part.first else self._shared[i]
-                stop = end if not ids else len(self._ids[i])
-                for place in path[begin - start :]:
-                    ends[place] = len(ids)
-                offset = len(ids) - begin
-                path[begin - start :] = range(len(ids), len(ids) + stop - begin)
-                ids += self._ids[i][begin:stop]
-                depths += range(begin, stop)
-                ends += [0] * (stop - begin)
-                found += (asked._replace(place=asked.place + offset) for asked in self._between(i, begin, stop))
-        for place in path:
-            ends[place] = len(ids)
-        return Pass(start, tuple(ids), tuple(depths), tuple(ends), end - start, tuple(found))
-
-    def _between(self, i: int, begin: int, end: int) -> list[Asked]:
-        asked = self._asked[i]
-        return asked[bisect_left(asked, (begin,)) : bisect_left(asked, (end,))]
+    def _shrink(self, step: Pass, error: Exception) -> None:
+        n, total = len(step.ids), step.held + len(step.ids)
+        shape = f"{n} token{'s' * (n > 1)} behind {step.held}, in sequences of up to {max(step.depths) + 1}"
+        if not is_out_of_memory(error):
+            raise ModelError(f"the model failed on {shape}: {type(error).__name__}: {error}") from error
+        if n == 1:
+            raise ModelError(
+                f"out of memory on {total} token{'s' * (total > 1)}; give a smaller max_length, or another device"
+            ) from error
+        self._scorer.forget()
+        free_memory()
+        self._limits = self._limits.after_running_out(n)
 
 
-def common_length(a: TokenIds, b: TokenIds) -> int:
-    """How many tokens two sequences begin alike."""
-    low, high = 0, min(len(a), len(b))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+class TreeScorer:
+    """Runs passes, one after the other as they are planned. `cached` is the path of ids that its KV cache holds.
 
+    `block`: so many tokens attend together, to the keys that any of them can see; all of a pass if it is 0. `windows`
+    says how far back layers look.
+    """
 
-def distinct_waves(requests: Sequence[TokenRequest], tokens: int) -> Iterator[range]:
-    """As `batches.waves`, by about `tokens` tokens that the request before does not share."""
-    start = held = 0
-    for index, request in enumerate(requests):
-        before = requests[index - 1].input_ids if index else ()
-        if held >= tokens and request.context_ids != requests[index - 1].context_ids:
-            yield range(start, index)
-            start, held = index, 0
-        held += len(request.input_ids) - common_length(before, request.input_ids)
-    if start < len(requests):
-        yield range(start, len(requests))
+    def __init__(self, model: Any, selective: SelectiveModel, block: int, windows: Windows) -> None:
+        self.cached: TokenIds = ()
+        self._model = model
+        self._selective = selective
+        self._block = block
+        self._windows = windows
+        self._accepted = frozenset(inspect.signature(model.forward).parameters)
+        # The name was changed in transformers 5.24.
+        self._cache_name = "cache" if "cache" in self._accepted else "past_key_values"
+        self._cache: Any = None
+
+    def forget(self) -> None:
+        """Give the memory of the cache back."""
+        self.cached, self._cache = (), None
+
+    @torch.no_grad()
+    def run(self, step: Pass) -> list[tuple[int, float, bool]]:
+        """(question, log-probability of one of its targets, whether that is the likeliest token) for all asked."""
+        places = {place: i for i, place in enumerate(dict.fromkeys(asked.place for asked in step.asked))}
+        path = self.cached[: step.held]
+        # The cache is worth nothing if the pass fails halfway.
+        self.cached = ()
+        logits = self._logits(step, list(places))
+        self.cached = path + step.ids[: step.chain]
+        if not places:
+            return []
+        values, greedy = log_probabilities(
+            logits, [places[asked.place] for asked in step.asked], [asked.target for asked in step.asked]
+        )
+        return [
+            (asked.question, *answer)
+            for asked, answer in zip(step.asked, zip(values, greedy, strict=True), strict=True)
+        ]
+
+    def _logits(self, step: Pass, places: list[int]) -> torch.Tensor:
+        """Logits [places, vocabulary] at these of the new tokens."""
+        device = self._model.device
+        self._crop(step.held)
+        wanted = torch.tensor(places, dtype=torch.long, device=device)
+        end = step.held + len(step.ids)
+        mask = self._windows.masks(step, self._model.dtype, device)
+        keywords = {
+            "input_ids": torch.tensor([step.ids], device=device),
+            "attention_mask": mask,
+            "position_ids": torch.tensor([step.depths], device=device),
+            self._cache_name: self._cache,
+            "use_cache": True,
+        }
+        if "cache_position" in self._accepted:
+            keywords["cache_position"] = torch.arange(step.held, end, device=device)
+        cut = 0 < self._block < len(step.ids)
+        masks = list(mask.values()) if isinstance(mask, Mapping) else [mask]
+        with BlockAttention(masks, step, self._block) if cut else nullcontext():
+            return self._selective.logits(keywords, wanted)
+
+    def _crop(self, length: int) -> None:
+        if length == 0 or self._cache is None:
+            # Without the config: layers that keep only a window would drop what the mask still shows.
+            self._cache = transformers.DynamicCache()
+        elif (excess := self._cache.get_seq_length() - length) > 0:
+            self._cache.crop(-excess)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_llmeval._engine import GenerationKwargs
 from pytest_llmeval._engine.requests import GenerationRequest
 from pytest_llmeval._engine.requests import RequestError
 from pytest_llmeval._engine.requests import TokenIds
 from pytest_llmeval._engine.requests import TokenRequest
+from pytest_llmeval._lm import GenerationKwargs
 
 
 def fit_request(index: int, context: TokenIds, continuation: TokenIds, max_length: int) -> TokenRequest:

@@ -12,9 +12,9 @@ from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._gates.gate import Gate
 from pytest_llmeval._gates.gate import Rule
 from pytest_llmeval._gates.ranges import check_range
-from pytest_llmeval._metrics import Metric
-from pytest_llmeval._metrics import doc_mean
-from pytest_llmeval._metrics import metrics_of
+from pytest_llmeval._scoring import Metric
+from pytest_llmeval._scoring import doc_mean
+from pytest_llmeval._scoring import metrics_of
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 

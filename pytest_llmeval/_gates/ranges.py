@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pytest_llmeval._gates.gate import Bound
 from pytest_llmeval._gates.gate import Change
 from pytest_llmeval._gates.gate import Gate
-from pytest_llmeval._metrics import Metric
-from pytest_llmeval._metrics import doc_mean
+from pytest_llmeval._scoring import Metric
+from pytest_llmeval._scoring import doc_mean
 from pytest_llmeval._task import Task
 
 

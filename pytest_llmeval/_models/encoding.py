@@ -13,7 +13,6 @@ from itertools import chain
 from typing import Any
 from typing import TypeAlias
 
-from pytest_llmeval._engine import GenerationKwargs
 from pytest_llmeval._engine.requests import GenerationRequest
 from pytest_llmeval._engine.requests import RequestError
 from pytest_llmeval._engine.requests import TokenIds
@@ -22,7 +21,8 @@ from pytest_llmeval._engine.windows import fit_prompt
 from pytest_llmeval._engine.windows import fit_request
 from pytest_llmeval._engine.windows import rolling_windows
 from pytest_llmeval._errors import ModelError
-from pytest_llmeval._models import segments
+from pytest_llmeval._lm import GenerationKwargs
+from pytest_llmeval._models import sharing as segments
 
 
 #: A tokenizer of transformers. The package works without its types.

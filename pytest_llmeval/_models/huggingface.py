@@ -17,29 +17,29 @@ from typing import Any
 import jinja2
 import torch
 
-from pytest_llmeval._engine import Generation
-from pytest_llmeval._engine import GenerationKwargs
-from pytest_llmeval._engine import Loglikelihood
+from pytest_llmeval._engine.arguments import ModelArgs
+from pytest_llmeval._engine.choosing import choose_engine
+from pytest_llmeval._engine.choosing import other_groupings
+from pytest_llmeval._engine.devices import Usage
+from pytest_llmeval._engine.devices import choose_device
+from pytest_llmeval._engine.devices import free_memory
+from pytest_llmeval._engine.devices import peak_memory
+from pytest_llmeval._engine.devices import share_processors
 from pytest_llmeval._engine.requests import Completion
 from pytest_llmeval._engine.requests import Engine
 from pytest_llmeval._engine.requests import GenerationRequest
 from pytest_llmeval._engine.requests import TokenRequest
-from pytest_llmeval._engine.stops import cut_at_stops
 from pytest_llmeval._errors import LLMEvalWarning
 from pytest_llmeval._errors import ModelError
-from pytest_llmeval._models.arguments import ModelArgs
-from pytest_llmeval._models.choosing import choose_engine
-from pytest_llmeval._models.devices import choose_device
-from pytest_llmeval._models.devices import free_memory
-from pytest_llmeval._models.devices import share_processors
+from pytest_llmeval._lm import Generation
+from pytest_llmeval._lm import GenerationKwargs
+from pytest_llmeval._lm import Loglikelihood
+from pytest_llmeval._lm import cut_at_stops
 from pytest_llmeval._models.encoding import TextEncoder
-from pytest_llmeval._models.fingerprint import fingerprint_of
 from pytest_llmeval._models.loading import Loader
 from pytest_llmeval._models.sharing import Encodings
 from pytest_llmeval._models.specs import Source
-from pytest_llmeval._models.twins import other_groupings
-from pytest_llmeval._models.usage import Usage
-from pytest_llmeval._models.usage import peak_memory
+from pytest_llmeval._models.specs import fingerprint_of
 
 
 #: The window of a model whose config and tokenizer say nothing about one.

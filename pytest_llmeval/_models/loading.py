@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import logging
 import re
 import warnings
 from collections.abc import Callable
@@ -23,11 +22,11 @@ from typing import TypeVar
 
 import torch
 import transformers
-from transformers.utils import logging as transformers_logging
 
+from pytest_llmeval._engine.arguments import ModelArgs
+from pytest_llmeval._engine.silence import silence
 from pytest_llmeval._errors import LLMEvalWarning
 from pytest_llmeval._errors import ModelError
-from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.specs import Source
 
 
@@ -157,28 +156,6 @@ class Loader:
 
 
 @contextmanager
-def silence() -> Iterator[list[str]]:
-    """No progress bars and no log lines of transformers; its warnings are put into the list instead.
-
-    Nor do they go on to the root logger, as transformers lets them where the variable CI is set: pytest would
-    show them as captured log.
-    """
-    caught: list[str] = []
-    root = logging.getLogger("transformers")
-    bars: Any = transformers_logging
-    had_bars = bars.is_progress_bar_enabled()
-    handlers, propagates = root.handlers[:], root.propagate
-    root.handlers[:], root.propagate = [_Collector(caught)], False
-    bars.disable_progress_bar()
-    try:
-        yield caught
-    finally:
-        root.handlers[:], root.propagate = handlers, propagates
-        if had_bars:
-            bars.enable_progress_bar()
-
-
-@contextmanager
 def _no_gguf_bar(reading: bool) -> Iterator[None]:
     """transformers shows the progress of reading GGUF whether or not its progress bars are on."""
     if not reading:
@@ -186,15 +163,6 @@ def _no_gguf_bar(reading: bool) -> Iterator[None]:
         return
     with contextlib.redirect_stderr(io.StringIO()):
         yield
-
-
-class _Collector(logging.Handler):
-    def __init__(self, messages: list[str]) -> None:
-        super().__init__(logging.WARNING)
-        self._messages = messages
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._messages.append(record.getMessage())
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,4 +1,10 @@
-"""Token ids worked out once for all checkpoints of a session whose tokenizers are equal.
+"""Where a text may be cut so that its parts, encoded by themselves, are exactly what the whole is encoded to.
+
+A cut lies between a letter or digit of ASCII and the line break behind it. A tokenizer of the `tokenizers` library
+splits a text into pieces by rules and encodes each piece by itself. Prompts of one task are mostly the same lines, so
+that lines which many of them share need not be encoded for each.
+
+Token ids worked out once for all checkpoints of a session whose tokenizers are equal.
 
 A doc of MMLU with five shots takes 3 ms (anatomy) to 16 ms (professional law) to encode on one processor, of which the
 second checkpoint needs 0.1 (`perf/sharing.py`): a GPU would wait for the tokenizer. Generation and rolling
@@ -8,16 +14,147 @@ log-likelihoods encode little for what they compute, and do without.
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from array import array
+from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 from typing import TypeAlias
 
 from pytest_llmeval._engine.requests import RequestError
 from pytest_llmeval._engine.requests import TokenIds
 from pytest_llmeval._engine.requests import TokenRequest
-from pytest_llmeval._kept import Kept
 from pytest_llmeval._models.encoding import TextEncoder
 from pytest_llmeval._models.encoding import Tokenizer
+from pytest_llmeval._plain import Kept
+
+
+#: Alternatives of splitting rules none of which matches a letter or digit and a line break behind it, or looks at what
+#: follows a letter or digit: GPT-2, GPT-3.5, GPT-4o and their like. A piece then ends at every cut, whatever follows.
+ENDS_LINES = frozenset(
+    [
+        "'s",
+        "'t",
+        "'re",
+        "'ve",
+        "'m",
+        "'ll",
+        "'d",
+        "(?i:'s|'t|'re|'ve|'m|'ll|'d)",
+        "'(?i:[sdmt]|ll|ve|re)",
+        r" ?\p{L}+",
+        r" ?\p{N}+",
+        r"\p{N}",
+        r"\p{N}{1,2}",
+        r"\p{N}{1,3}",
+        r"[^\r\n\p{L}\p{N}]?\p{L}+",
+        r"[^\r\n\p{L}\p{N}]?+\p{L}+",
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+        r" ?[^\s\p{L}\p{N}]+",
+        r" ?[^\s\p{L}\p{N}]+[\r\n]*",
+        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+        r"\s*[\r\n]+",
+        r"\s*[\r\n]",
+        r"\s+(?!\S)",
+        r"\s+",
+    ]
+)
+
+
+def cuts_are_exact(tokenizer: Any) -> bool:
+    """Whether parts between cuts are encoded as they are within any text: known from the tokenizer's own rules.
+
+    False for all whose rules are not known here, and for those that mark the start of a text (SentencePiece).
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if not getattr(tokenizer, "is_fast", False) or backend is None or backend.pre_tokenizer is None:
+        return False
+    normalizing = list(_steps(backend.normalizer, "normalizers"))
+    splitting = list(_steps(backend.pre_tokenizer, "pretokenizers"))
+    return (
+        # Composing letters goes no further than a line.
+        all(step["type"] in ("NFC", "NFKC") for step in normalizing)
+        and all(map(_looks_no_further, splitting))
+        and any(map(_ends_lines, splitting))
+        and not any(_reaches_over(token) for token in backend.get_added_tokens_decoder().values())
+    )
+
+
+def last_cut(text: str) -> int:
+    """The place of the last cut of a text, 0 if there is none."""
+    place = len(text)
+    while (place := text.rfind("\n", 0, place)) > 0:
+        if _is_cut(text, place):
+            return place
+    return 0
+
+
+def parts(text: str) -> list[str]:
+    """What lies between the cuts of a text."""
+    found: list[str] = []
+    start, place = 0, text.find("\n")
+    while place >= 0:
+        if _is_cut(text, place):
+            found.append(text[start:place])
+            start = place
+        place = text.find("\n", place + 1)
+    return [*found, text[start:]]
+
+
+def _is_cut(text: str, place: int) -> bool:
+    """Whether the line break at a place stands behind a letter or digit of ASCII."""
+    before = text[place - 1 : place]
+    return before.isalnum() and before.isascii()
+
+
+def _steps(component: Any, inner: str) -> Iterator[Mapping[str, Any]]:
+    """The steps of a normalizer or pre-tokenizer as the library writes them down, sequences laid out flat."""
+    waiting = [] if component is None else [json.loads(component.__getstate__())]
+    while waiting:
+        step = waiting.pop(0)
+        if step["type"] == "Sequence":
+            waiting = [*step[inner], *waiting]
+        else:
+            yield step
+
+
+def _looks_no_further(step: Mapping[str, Any]) -> bool:
+    """Whether what a step does on one side of a cut does not depend on the other side."""
+    kind = step["type"]
+    if kind == "ByteLevel":
+        return not step["add_prefix_space"]
+    return kind in ("Digits", "WhitespaceSplit") or _ends_lines(step)
+
+
+def _ends_lines(step: Mapping[str, Any]) -> bool:
+    """Whether a step makes a piece end at every cut."""
+    kind = step["type"]
+    if kind == "ByteLevel":
+        return bool(step["use_regex"] and not step["add_prefix_space"])
+    if kind != "Split" or step["behavior"] != "Isolated" or step["invert"]:
+        return bool(kind == "WhitespaceSplit")
+    return ENDS_LINES.issuperset(_alternatives(str(step["pattern"].get("Regex", ""))))
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """What stands between the outermost bars of a regular expression."""
+    found, depth = [""], 0
+    for part in re.findall(r"\\.|\[(?:\\.|[^\]\\])*\]|.", pattern, re.DOTALL):
+        depth += (part == "(") - (part == ")")
+        if part == "|" and depth == 0:
+            found.append("")
+        else:
+            found[-1] += part
+    return found
+
+
+def _reaches_over(token: Any) -> bool:
+    """Whether an added token, which is found before all else, may hold both sides of a cut."""
+    text = str(token.content)
+    return "\n" in text or (bool(token.rstrip) and text[-1:].isalnum())
 
 
 #: Token ids that are kept, 4 bytes each (256 MB): those of all of MMLU with five shots take a sixth of it.

@@ -23,7 +23,7 @@ from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import TaskFiles
 from pytest_llmeval._taskfile.group import GROUP_KEYS
 from pytest_llmeval._taskfile.group import Member
-from pytest_llmeval._yaml import Scalar
+from pytest_llmeval._taskfile.yaml import Scalar
 
 
 if TYPE_CHECKING:

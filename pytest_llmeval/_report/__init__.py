@@ -13,18 +13,13 @@ from pytest_llmeval._errors import SettingError
 from pytest_llmeval._report.checkpoints import Comparison
 from pytest_llmeval._report.checkpoints import comparison_notes
 from pytest_llmeval._report.checkpoints import comparison_table
-from pytest_llmeval._report.gathering import compare
-from pytest_llmeval._report.gathering import gather
-from pytest_llmeval._report.gathering import members
-from pytest_llmeval._report.gathering import scored_groups
-from pytest_llmeval._report.gathering import scored_tasks
 from pytest_llmeval._report.lines import GateLine
 from pytest_llmeval._report.lines import VariantReport
 from pytest_llmeval._report.lines import Writer
 from pytest_llmeval._report.lines import step_summary
 from pytest_llmeval._report.lines import write_report
-from pytest_llmeval._report.results import result_table
-from pytest_llmeval._report.results import version_of
+from pytest_llmeval._report.table import result_table
+from pytest_llmeval._report.table import version_of
 
 
 __all__ = [
@@ -34,14 +29,9 @@ __all__ = [
     "Writer",
     "append_lines",
     "append_step_summary",
-    "compare",
     "comparison_notes",
     "comparison_table",
-    "gather",
-    "members",
     "result_table",
-    "scored_groups",
-    "scored_tasks",
     "step_summary",
     "version_of",
     "write_report",

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 
-from pytest_llmeval._report.results import ARROWS
-from pytest_llmeval._report.results import Children
-from pytest_llmeval._report.results import hierarchy
+from pytest_llmeval._report.table import ARROWS
+from pytest_llmeval._report.table import Children
+from pytest_llmeval._report.table import hierarchy
 from pytest_llmeval._report.table import markdown_table
-from pytest_llmeval._trends import Trend
-from pytest_llmeval._trends import significant
+from pytest_llmeval._report.trends import Trend
+from pytest_llmeval._report.trends import significant
 
 
 #: From so many models on, columns are headed by what tells the models apart.

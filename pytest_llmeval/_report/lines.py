@@ -14,9 +14,9 @@ from typing import Protocol
 from pytest_llmeval._report.checkpoints import Comparison
 from pytest_llmeval._report.checkpoints import comparison_notes
 from pytest_llmeval._report.checkpoints import comparison_table
-from pytest_llmeval._report.results import Children
-from pytest_llmeval._report.results import is_group
-from pytest_llmeval._report.results import result_table
+from pytest_llmeval._report.table import Children
+from pytest_llmeval._report.table import is_group
+from pytest_llmeval._report.table import result_table
 from pytest_llmeval._results import Summary
 from pytest_llmeval._verdicts import Verdict
 

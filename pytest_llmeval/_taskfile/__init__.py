@@ -19,15 +19,15 @@ from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._task import NOTHING
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
+from pytest_llmeval._taskfile.config import Sources
 from pytest_llmeval._taskfile.group import GroupReader
 from pytest_llmeval._taskfile.group import is_group
 from pytest_llmeval._taskfile.modules import Modules
 from pytest_llmeval._taskfile.sniff import looks_like_task
-from pytest_llmeval._taskfile.sources import Sources
 from pytest_llmeval._taskfile.task import build_task
-from pytest_llmeval._yaml import Scalar
-from pytest_llmeval._yaml import Table
-from pytest_llmeval._yaml import Value
+from pytest_llmeval._taskfile.yaml import Scalar
+from pytest_llmeval._taskfile.yaml import Table
+from pytest_llmeval._taskfile.yaml import Value
 
 
 class TaskFiles:

@@ -12,10 +12,10 @@ from pytest_llmeval._task import FewshotSpec
 from pytest_llmeval._task import Field
 from pytest_llmeval._taskfile import typed
 from pytest_llmeval._taskfile.fields import FieldReader
-from pytest_llmeval._yaml import FunctionRef
-from pytest_llmeval._yaml import Items
-from pytest_llmeval._yaml import Value
-from pytest_llmeval._yaml import data
+from pytest_llmeval._taskfile.yaml import FunctionRef
+from pytest_llmeval._taskfile.yaml import Items
+from pytest_llmeval._taskfile.yaml import Value
+from pytest_llmeval._taskfile.yaml import data
 
 
 FEWSHOT_KEYS = frozenset(

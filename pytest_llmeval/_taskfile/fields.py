@@ -10,11 +10,11 @@ from typing import Any
 from pytest_llmeval._task import Field
 from pytest_llmeval._taskfile import typed
 from pytest_llmeval._taskfile.modules import Modules
-from pytest_llmeval._yaml import FunctionRef
-from pytest_llmeval._yaml import Items
-from pytest_llmeval._yaml import Scalar
-from pytest_llmeval._yaml import Table
-from pytest_llmeval._yaml import Value
+from pytest_llmeval._taskfile.yaml import FunctionRef
+from pytest_llmeval._taskfile.yaml import Items
+from pytest_llmeval._taskfile.yaml import Scalar
+from pytest_llmeval._taskfile.yaml import Table
+from pytest_llmeval._taskfile.yaml import Value
 
 
 @dataclass(frozen=True, slots=True)

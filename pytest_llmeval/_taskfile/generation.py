@@ -11,8 +11,8 @@ from typing import Any
 
 from pytest_llmeval._task import NOTHING
 from pytest_llmeval._taskfile import typed
-from pytest_llmeval._yaml import Table
-from pytest_llmeval._yaml import Value
+from pytest_llmeval._taskfile.yaml import Table
+from pytest_llmeval._taskfile.yaml import Value
 
 
 #: The names of the limit on new tokens. `max_gen_toks` is ours and the peer's.

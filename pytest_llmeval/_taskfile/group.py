@@ -26,17 +26,17 @@ from pytest_llmeval._task import Group
 from pytest_llmeval._task import GroupMetric
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import typed
+from pytest_llmeval._taskfile.config import Sources
 from pytest_llmeval._taskfile.modules import Modules
-from pytest_llmeval._taskfile.sources import Sources
 from pytest_llmeval._taskfile.task import TASK_KEYS
 from pytest_llmeval._taskfile.task import build_task
 from pytest_llmeval._taskfile.task import check_keys
 from pytest_llmeval._taskfile.task import read_metadata
-from pytest_llmeval._yaml import FunctionRef
-from pytest_llmeval._yaml import Items
-from pytest_llmeval._yaml import Scalar
-from pytest_llmeval._yaml import Table
-from pytest_llmeval._yaml import Value
+from pytest_llmeval._taskfile.yaml import FunctionRef
+from pytest_llmeval._taskfile.yaml import Items
+from pytest_llmeval._taskfile.yaml import Scalar
+from pytest_llmeval._taskfile.yaml import Table
+from pytest_llmeval._taskfile.yaml import Value
 
 
 GROUP_KEYS = frozenset({"group", "group_alias", "task", "aggregate_metric_list", "metadata", "tag", "include"})

@@ -22,7 +22,7 @@ from typing import Any
 
 from pytest_llmeval._taskfile.typed import did_you_mean
 from pytest_llmeval._taskfile.typed import wrong
-from pytest_llmeval._yaml import FunctionRef
+from pytest_llmeval._taskfile.yaml import FunctionRef
 
 
 #: Import names whose distribution is called otherwise.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Sequence
 
-from pytest_llmeval import _filters
-from pytest_llmeval import _metrics
+from pytest_llmeval import _scoring
+from pytest_llmeval._scoring import filters
 from pytest_llmeval._task import TAKE_FIRST
 from pytest_llmeval._task import DocFunction
 from pytest_llmeval._task import FilterSpec
@@ -15,9 +15,9 @@ from pytest_llmeval._task import MetricSpec
 from pytest_llmeval._task import OutputType
 from pytest_llmeval._taskfile import typed
 from pytest_llmeval._taskfile.modules import Modules
-from pytest_llmeval._yaml import FunctionRef
-from pytest_llmeval._yaml import Table
-from pytest_llmeval._yaml import Value
+from pytest_llmeval._taskfile.yaml import FunctionRef
+from pytest_llmeval._taskfile.yaml import Table
+from pytest_llmeval._taskfile.yaml import Value
 
 
 #: Keys of a metric that are not options of its function.
@@ -34,7 +34,7 @@ def read_metrics(
     """
     value = typed.given(entries, "metric_list")
     if value is None:
-        return () if own_results else _metrics.default_metrics(output_type)
+        return () if own_results else _scoring.default_metrics(output_type)
     specs = []
     for position, table in enumerate(typed.tables(value, "metric_list")):
         key = f"metric_list[{position}]"
@@ -89,7 +89,7 @@ def _aggregation(value: Value | None, key: str, modules: Modules) -> str | DocFu
         return None
     if isinstance(value, FunctionRef):
         return modules.function(value, key)
-    return typed.one_of(value, key, _metrics.AGGREGATION_NAMES)
+    return typed.one_of(value, key, _scoring.AGGREGATION_NAMES)
 
 
 def _check_metric(spec: MetricSpec, output_type: OutputType, table: Table, key: str) -> None:
@@ -98,13 +98,13 @@ def _check_metric(spec: MetricSpec, output_type: OutputType, table: Table, key: 
     if hub is not None and typed.flag(hub, f"{key}.hf_evaluate") and output_type == "generate_until":
         raise typed.wrong(hub, f"{key}.hf_evaluate", "metric scripts from a hub are not run; write a !function metric")
     try:
-        _metrics.resolve(spec, output_type)
+        _scoring.resolve(spec, output_type)
     except ValueError as error:
         raise typed.wrong(table.entries["metric"], f"{key}.metric", str(error)) from None
 
 
 def _check_aggregation(spec: MetricSpec, table: Table, key: str) -> None:
-    if spec.aggregation is None and spec.name not in _metrics.METRIC_NAMES:
+    if spec.aggregation is None and spec.name not in _scoring.METRIC_NAMES:
         message = f"metric {spec.name!r} comes from process_results, so it needs an aggregation, such as mean"
         raise typed.wrong(table, key, message)
 
@@ -121,7 +121,7 @@ def _step(table: Table, key: str, modules: Modules) -> FilterStep:
     else:
         step = FilterStep(typed.text(function, f"{key}.function"), typed.options(rest, key))
     try:
-        _filters.check(step)
+        filters.check(step)
     except ValueError as error:
         raise typed.wrong(function, key, str(error)) from None
     return step

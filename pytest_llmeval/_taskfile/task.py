@@ -23,12 +23,12 @@ from pytest_llmeval._taskfile.generation import read_generation
 from pytest_llmeval._taskfile.modules import Modules
 from pytest_llmeval._taskfile.scoring import read_filters
 from pytest_llmeval._taskfile.scoring import read_metrics
-from pytest_llmeval._yaml import FunctionRef
-from pytest_llmeval._yaml import Items
-from pytest_llmeval._yaml import Scalar
-from pytest_llmeval._yaml import Table
-from pytest_llmeval._yaml import Value
-from pytest_llmeval._yaml import data
+from pytest_llmeval._taskfile.yaml import FunctionRef
+from pytest_llmeval._taskfile.yaml import Items
+from pytest_llmeval._taskfile.yaml import Scalar
+from pytest_llmeval._taskfile.yaml import Table
+from pytest_llmeval._taskfile.yaml import Value
+from pytest_llmeval._taskfile.yaml import data
 
 
 OUTPUT_TYPES: tuple[OutputType, ...] = get_args(OutputType)

@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_llmeval._errors import TaskFileError
-from pytest_llmeval._yaml import Items
-from pytest_llmeval._yaml import Scalar
-from pytest_llmeval._yaml import Table
-from pytest_llmeval._yaml import Value
-from pytest_llmeval._yaml import data
-from pytest_llmeval._yaml import shown
+from pytest_llmeval._taskfile.yaml import Items
+from pytest_llmeval._taskfile.yaml import Scalar
+from pytest_llmeval._taskfile.yaml import Table
+from pytest_llmeval._taskfile.yaml import Value
+from pytest_llmeval._taskfile.yaml import data
+from pytest_llmeval._taskfile.yaml import shown
 
 
 #: Where a truth value is wanted, the words of YAML 1.1 are clear as well.

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 from typing import TypeAlias
 
-from pytest_llmeval._aggregate import metric_of
-from pytest_llmeval._metrics import Metric
-from pytest_llmeval._metrics import doc_mean
+from pytest_llmeval._scoring import Metric
+from pytest_llmeval._scoring import doc_mean
+from pytest_llmeval._scoring.summary import metric_of
 from pytest_llmeval._verdicts.pairs import paired
 from pytest_llmeval._verdicts.verdict import Part
 

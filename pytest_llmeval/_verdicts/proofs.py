@@ -25,10 +25,10 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Literal
 
-from pytest_llmeval._aggregate import summarize_group
-from pytest_llmeval._aggregate import summarize_task
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._results import Summary
+from pytest_llmeval._scoring.summary import summarize_group
+from pytest_llmeval._scoring.summary import summarize_task
 from pytest_llmeval._stats import MeanTest
 from pytest_llmeval._task import Group
 from pytest_llmeval._verdicts.series import Place

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from pytest_llmeval._aggregate import metric_of
-from pytest_llmeval._metrics import DocMean
-from pytest_llmeval._metrics import Item
-from pytest_llmeval._metrics import Metric
-from pytest_llmeval._metrics import doc_mean
 from pytest_llmeval._results import DocResult
+from pytest_llmeval._scoring import DocMean
+from pytest_llmeval._scoring import Item
+from pytest_llmeval._scoring import Metric
+from pytest_llmeval._scoring import doc_mean
+from pytest_llmeval._scoring.summary import metric_of
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 

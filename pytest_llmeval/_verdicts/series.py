@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pytest_llmeval._aggregate import metric_of
 from pytest_llmeval._gates import Change
 from pytest_llmeval._gates import Gate
-from pytest_llmeval._metrics import DocMean
-from pytest_llmeval._metrics import doc_mean
 from pytest_llmeval._results import DocResult
+from pytest_llmeval._scoring import DocMean
+from pytest_llmeval._scoring import doc_mean
+from pytest_llmeval._scoring.summary import metric_of
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts.samples import support_of
 from pytest_llmeval._verdicts.samples import weighs_by_size

@@ -22,8 +22,8 @@ from yessuite import WriteTask
 # pytester forgets the modules that a run inside this process imported, and numpy and scipy cannot be imported twice:
 # whatever such runs need must be there before the first one. hypothesis, whose plugin imports it at the end of every
 # run, takes a second each time.
-import pytest_llmeval._hooks
-import pytest_llmeval._xdist  # noqa: F401
+import pytest_llmeval._session.hooks
+import pytest_llmeval._session.xdist  # noqa: F401
 
 
 if TYPE_CHECKING:

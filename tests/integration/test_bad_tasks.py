@@ -280,4 +280,4 @@ def test_a_result_of_an_unknown_name(pytester: pytest.Pytester, suite: Path) -> 
     pytester.makepyfile(test_own="def test_it(llmeval_result):\n    llmeval_result('evn')\n")
     result = pytester.runpytest("test_own.py")
     result.stdout.fnmatch_lines(["*no task, group or tag is called 'evn'*"])
-    result.stdout.no_fnmatch_line("*_session.py*")
+    result.stdout.no_fnmatch_line("*session/session.py*")

@@ -233,11 +233,11 @@ def test_a_traceback_shows_the_users_model_alone(faults: FaultSuite) -> None:
     faults.add("here", CHOICE, {"metadata": {"gates": ["acc >= 0"]}}, test=ONE)
     run = faults.run(model=None)
     run.printed.stdout.fnmatch_lines(["E * ZeroDivisionError: division by zero", "conftest.py:*: ZeroDivisionError"])
-    for ours in ("*here.yaml:[0-9]*", "*pytest_llmeval*_run.py*", "*_evaluate.py*", "*_asking.py*"):
+    for ours in ("*here.yaml:[0-9]*", "*_session*run.py*", "*evaluation.py*", "*model_calls.py*"):
         run.printed.stdout.no_fnmatch_line(ours)
     run.printed.stdout.fnmatch_lines(["gate not judged: *: ZeroDivisionError: division by zero"])
     run.printed.stdout.fnmatch_lines(["*2 failed*"])
     # Where the call itself is what fails, there is no other place to show.
     faults.add("here", GENERATE, test=[{"q": "q", "a": "x"}])
     called = faults.run(model=None)
-    called.printed.stdout.fnmatch_lines(["*_asking.py:*: TypeError"])
+    called.printed.stdout.fnmatch_lines(["*model_calls.py:*: TypeError"])

@@ -24,8 +24,8 @@ import os
 from pathlib import Path
 
 from pytest_llmeval import _models
-from pytest_llmeval import _session
-from pytest_llmeval import _xdist
+from pytest_llmeval._session import session
+from pytest_llmeval._session import xdist
 from pytest_llmeval import FakeLM
 
 LOADS = Path(__file__).with_name("loads")
@@ -42,7 +42,7 @@ def pytest_llmeval_register_models(register):
     register("counted", fake)
 
 if "PYTEST_XDIST_WORKER" in os.environ:
-    _session.CHUNK = _xdist.CHUNK = 2
+    session.CHUNK = xdist.CHUNK = 2
     load = _models.load_model
 
     def counting(spec, args, **more):

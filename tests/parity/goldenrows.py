@@ -17,8 +17,8 @@ from types import SimpleNamespace
 from typing import Any
 from typing import NamedTuple
 
-from pytest_llmeval._engine import LM
-from pytest_llmeval._evaluate import Evaluation
+from pytest_llmeval._evaluation.evaluation import Evaluation
+from pytest_llmeval._lm import LM
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Summary

@@ -27,8 +27,8 @@ import torch
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 
-from pytest_llmeval._engine import LM
-from pytest_llmeval._evaluate import Evaluation
+from pytest_llmeval._evaluation.evaluation import Evaluation
+from pytest_llmeval._lm import LM
 from pytest_llmeval._models import load_model
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._results import DocResult

@@ -37,14 +37,14 @@ from lm_eval.tasks._index import TaskIndex
 from lm_eval.tasks.hendrycks_math import utils as peer_math
 
 from pytest_llmeval._docs import DataSource
-from pytest_llmeval._engine import GenerationKwargs
-from pytest_llmeval._evaluate import OpenTask
-from pytest_llmeval._lint import lint
+from pytest_llmeval._evaluation.evaluation import OpenTask
+from pytest_llmeval._lm import GenerationKwargs
 from pytest_llmeval._registry import Registry
-from pytest_llmeval._scores import score_doc
+from pytest_llmeval._scoring.doc_scores import score_doc
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
+from pytest_llmeval._taskfile.lint import lint
 
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -29,7 +29,7 @@ from pairedruns import Pair
 from tokenizers import processors
 
 from pytest_llmeval import evaluate
-from pytest_llmeval._engine import GenerationKwargs
+from pytest_llmeval._lm import GenerationKwargs
 from pytest_llmeval._settings import Settings
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from pytest_llmeval._filters import apply
+from pytest_llmeval._scoring.filters import apply
 from pytest_llmeval._task import FilterSpec
 from pytest_llmeval._task import FilterStep
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import goldenrows
 import pytest
 
-from pytest_llmeval._engine import LM
+from pytest_llmeval._lm import LM
 from pytest_llmeval._models import load_model
 
 

@@ -19,7 +19,7 @@ from tokenizers import pre_tokenizers
 from tokenizers import processors
 from tokenizers import trainers
 
-from pytest_llmeval._engine import GenerationKwargs
+from pytest_llmeval._lm import GenerationKwargs
 from pytest_llmeval._models import wrap_model
 
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from pytest_llmeval._aggregate import summarize_group
-from pytest_llmeval._aggregate import summarize_task
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
+from pytest_llmeval._scoring.summary import summarize_group
+from pytest_llmeval._scoring.summary import summarize_task
 from pytest_llmeval._task import FilterSpec
 from pytest_llmeval._task import FilterStep
 from pytest_llmeval._task import Group

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from pytest_llmeval._engine import attention
+from pytest_llmeval._engine.attention import BlockAttention
+from pytest_llmeval._engine.attention import tree_mask
 from pytest_llmeval._engine.requests import TokenRequest
-from pytest_llmeval._engine.tree import Limits
-from pytest_llmeval._engine.tree import Pass
-from pytest_llmeval._engine.tree import Tree
-from pytest_llmeval._models import attention
-from pytest_llmeval._models.attention import BlockAttention
-from pytest_llmeval._models.masks import tree_mask
+from pytest_llmeval._engine.token_tree import Limits
+from pytest_llmeval._engine.token_tree import Pass
+from pytest_llmeval._engine.token_tree import Tree
 
 
 attend = torch.nn.functional.scaled_dot_product_attention

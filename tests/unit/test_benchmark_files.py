@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval._instances import render_doc
+from pytest_llmeval._prompts import render_doc
 from pytest_llmeval._registry import Registry
-from pytest_llmeval._scores import score_doc
+from pytest_llmeval._scoring.doc_scores import score_doc
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 

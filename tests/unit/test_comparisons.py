@@ -18,8 +18,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from pytest_llmeval import _stats
-from pytest_llmeval._aggregate import summarize_group
-from pytest_llmeval._aggregate import summarize_task
 from pytest_llmeval._baselines import Folder
 from pytest_llmeval._baselines import compare_task
 from pytest_llmeval._baselines import updated
@@ -27,6 +25,8 @@ from pytest_llmeval._gates import gates_for
 from pytest_llmeval._gates import parse_gate
 from pytest_llmeval._results import DocKey
 from pytest_llmeval._results import DocResult
+from pytest_llmeval._scoring.summary import summarize_group
+from pytest_llmeval._scoring.summary import summarize_task
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Field
 from pytest_llmeval._task import Group

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_llmeval._engine import LM
-from pytest_llmeval._engine import GenerationKwargs
-from pytest_llmeval._engine import Loglikelihood
-from pytest_llmeval._engine.fake import FakeLM
-from pytest_llmeval._engine.stops import cut_at_stops
 from pytest_llmeval._errors import ModelError
+from pytest_llmeval._fake import FakeLM
+from pytest_llmeval._lm import LM
+from pytest_llmeval._lm import GenerationKwargs
+from pytest_llmeval._lm import Loglikelihood
+from pytest_llmeval._lm import cut_at_stops
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval._engine.echo import Echo
-from pytest_llmeval._engine.stems import Stem
-from pytest_llmeval._engine.stems import plan_stems
+from pytest_llmeval._engine.shared_prefix import Echo
+from pytest_llmeval._engine.shared_prefix import Stem
+from pytest_llmeval._engine.shared_prefix import plan_stems
 
 
 def text(stem: Stem | None) -> tuple[int, ...]:

@@ -7,16 +7,16 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval._engine.blocks import Block
-from pytest_llmeval._engine.blocks import blocks
 from pytest_llmeval._engine.requests import TokenIds
 from pytest_llmeval._engine.requests import TokenRequest
-from pytest_llmeval._engine.tree import Asked
-from pytest_llmeval._engine.tree import Limits
-from pytest_llmeval._engine.tree import Pass
-from pytest_llmeval._engine.tree import Tree
-from pytest_llmeval._engine.tree import common_length
-from pytest_llmeval._engine.tree import distinct_waves
+from pytest_llmeval._engine.token_tree import Asked
+from pytest_llmeval._engine.token_tree import Block
+from pytest_llmeval._engine.token_tree import Limits
+from pytest_llmeval._engine.token_tree import Pass
+from pytest_llmeval._engine.token_tree import Tree
+from pytest_llmeval._engine.token_tree import blocks
+from pytest_llmeval._engine.token_tree import common_length
+from pytest_llmeval._engine.token_tree import distinct_waves
 
 
 # Few different ids, so that sequences often share a path; sometimes a long one, which all begin with.

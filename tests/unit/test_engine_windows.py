@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval._engine import GenerationKwargs
 from pytest_llmeval._engine.requests import RequestError
 from pytest_llmeval._engine.requests import TokenRequest
 from pytest_llmeval._engine.windows import fit_prompt
 from pytest_llmeval._engine.windows import fit_request
 from pytest_llmeval._engine.windows import rolling_windows
+from pytest_llmeval._lm import GenerationKwargs
 
 
 Q, A, YES, NO, X = 3, 4, 5, 6, 7

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from pytest_llmeval import _filters
 from pytest_llmeval._errors import TaskFileError
-from pytest_llmeval._filters import FILTER_NAMES
-from pytest_llmeval._filters import apply
-from pytest_llmeval._filters import check
-from pytest_llmeval._filters import responses_used
+from pytest_llmeval._scoring import filters
+from pytest_llmeval._scoring.filters import FILTER_NAMES
+from pytest_llmeval._scoring.filters import apply
+from pytest_llmeval._scoring.filters import check
+from pytest_llmeval._scoring.filters import responses_used
 from pytest_llmeval._task import TAKE_FIRST
 from pytest_llmeval._task import FilterSpec
 from pytest_llmeval._task import FilterStep
@@ -252,8 +252,8 @@ def test_responses_used(pipeline: FilterSpec, used: int) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no processor-time signal")
 @pytest.mark.parametrize("name", ["regex", "multi_choice_regex"])
 def test_a_pattern_without_end_is_stopped(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    limited = _filters.limited
-    monkeypatch.setattr(_filters, "limited", lambda call: limited(call, 0.05))
+    limited = filters.limited
+    monkeypatch.setattr(filters, "limited", lambda call: limited(call, 0.05))
     with pytest.raises(ValueError, match=r"regex on an answer of 61 characters was stopped after 0\.05 s"):
         apply(steps((name, {"regex_pattern": "(a+)+$"})), ["a" * 60 + "b"], {"choices": ["x"]})
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval._errors import SettingError
-from pytest_llmeval._history import first_bad
-from pytest_llmeval._history import history_between
+from pytest_llmeval._models.history import first_bad
+from pytest_llmeval._models.history import history_between
 
 
 def saved(folder: Path, *names: str) -> None:

@@ -23,18 +23,18 @@ from tablemodels import A
 from tablemodels import Q
 from tablemodels import X
 
-from pytest_llmeval._engine import GenerationKwargs
+from pytest_llmeval._engine.arguments import ModelArgs
 from pytest_llmeval._engine.batches import Budget
+from pytest_llmeval._engine.choosing import choose_engine
+from pytest_llmeval._engine.continuous import ContinuousGenerator
+from pytest_llmeval._engine.padded import PaddedEngine
 from pytest_llmeval._engine.requests import Completion
 from pytest_llmeval._engine.requests import GenerationRequest
+from pytest_llmeval._engine.rows import RowRunner
+from pytest_llmeval._engine.rows import Run
+from pytest_llmeval._engine.tree import TreeEngine
 from pytest_llmeval._errors import ModelError
-from pytest_llmeval._models.arguments import ModelArgs
-from pytest_llmeval._models.choosing import choose_engine
-from pytest_llmeval._models.continuous import ContinuousGenerator
-from pytest_llmeval._models.padded import PaddedEngine
-from pytest_llmeval._models.rows import RowRunner
-from pytest_llmeval._models.rows import Run
-from pytest_llmeval._models.tree import TreeEngine
+from pytest_llmeval._lm import GenerationKwargs
 
 
 WORDS, WINDOW, LARGE = 96, 64, 10**6
@@ -191,7 +191,7 @@ texts = st.builds(
 def test_any_texts_beside_any_others_are_what_they_are_alone(texts: Any, rows: int, pack: int, least: int) -> None:
     requests = [asked(*text) for part in texts for text in part]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pytest_llmeval._models.continuous.LEAST_STEM", least)
+        patch.setattr("pytest_llmeval._engine.continuous.LEAST_STEM", least)
         done = continuous(llama(), rows=rows, pack=pack).generate(requests, never, nothing)
     assert [one.ids for one in done] == [greedy(llama(), one.ids, one.kwargs.max_gen_toks) for one in requests]
 
@@ -288,7 +288,7 @@ def test_texts_go_on_where_memory_ran_out(monkeypatch: pytest.MonkeyPatch) -> No
     passes = spy(monkeypatch)
     out_of_memory(monkeypatch, lambda runs: len(passes) in (4, 9), MemoryError())
     failed = [0]
-    monkeypatch.setattr("pytest_llmeval._models.continuous.free_memory", lambda: (failed.append(1), passes.append([])))
+    monkeypatch.setattr("pytest_llmeval._engine.continuous.free_memory", lambda: (failed.append(1), passes.append([])))
     assert continuous(llama()).generate(sampled, never, nothing) == expected
     assert len(failed) == 3
 

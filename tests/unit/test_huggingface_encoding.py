@@ -21,10 +21,10 @@ from tablemodels import A
 from tablemodels import Q
 from tablemodels import X
 
-from pytest_llmeval._engine import GenerationKwargs
 from pytest_llmeval._engine.requests import RequestError
 from pytest_llmeval._engine.requests import TokenRequest
 from pytest_llmeval._errors import ModelError
+from pytest_llmeval._lm import GenerationKwargs
 from pytest_llmeval._models import wrap_model
 from pytest_llmeval._models.encoding import TextEncoder
 

@@ -14,14 +14,14 @@ import tablemodels as tables
 import torch
 import transformers
 
-from pytest_llmeval._engine import Loglikelihood
 from pytest_llmeval._engine.batches import Budget
+from pytest_llmeval._engine.padded import PaddedEngine
+from pytest_llmeval._engine.padded import log_probabilities
 from pytest_llmeval._engine.requests import TokenRequest
+from pytest_llmeval._engine.selective import SelectiveModel
 from pytest_llmeval._errors import ModelError
+from pytest_llmeval._lm import Loglikelihood
 from pytest_llmeval._models import wrap_model
-from pytest_llmeval._models.padded import PaddedEngine
-from pytest_llmeval._models.scoring import log_probabilities
-from pytest_llmeval._models.selective import SelectiveModel
 
 
 WORDS = 96
@@ -272,7 +272,7 @@ def test_more_logits_than_are_copied_at_once(monkeypatch: pytest.MonkeyPatch) ->
     logits = torch.randn(7, 5)
     rows, targets = [6, 0, 3, 3, 5], [0, 1, 2, 3, 4]
     whole = log_probabilities(logits, rows, targets)
-    monkeypatch.setattr("pytest_llmeval._models.scoring.FLOAT_ELEMENTS", 10)
+    monkeypatch.setattr("pytest_llmeval._engine.padded.FLOAT_ELEMENTS", 10)
     assert log_probabilities(logits, rows, targets) == whole
 
 

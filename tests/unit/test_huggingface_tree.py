@@ -15,17 +15,17 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from pytest_llmeval._engine.arguments import ModelArgs
 from pytest_llmeval._engine.batches import Budget
+from pytest_llmeval._engine.choosing import choose_engine
+from pytest_llmeval._engine.choosing import proven_reach
+from pytest_llmeval._engine.padded import PaddedEngine
 from pytest_llmeval._engine.requests import TokenRequest
-from pytest_llmeval._engine.tree import Limits
-from pytest_llmeval._engine.tree import Tree
+from pytest_llmeval._engine.token_tree import Limits
+from pytest_llmeval._engine.token_tree import Tree
+from pytest_llmeval._engine.tree import TreeEngine
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models import wrap_model
-from pytest_llmeval._models.arguments import ModelArgs
-from pytest_llmeval._models.choosing import choose_engine
-from pytest_llmeval._models.choosing import proven_reach
-from pytest_llmeval._models.padded import PaddedEngine
-from pytest_llmeval._models.tree import TreeEngine
 
 
 WORDS, WINDOW = 96, 64
@@ -206,7 +206,7 @@ def test_each_distinct_token_is_computed_once() -> None:
 
 
 def test_waves_share_what_they_begin_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_llmeval._models.tree.WAVE_PASSES", 1)
+    monkeypatch.setattr("pytest_llmeval._engine.tree.WAVE_PASSES", 1)
     model = random_model(TREE["llama"][0]())
     engine = TreeEngine(model, Limits(8, 48), padded_engine(model), float("inf"))
     requests = [TokenRequest((*range(40), 50 + doc, 3, 4), (5, 6)) for doc in range(12)]

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval._engine import GenerationKwargs
+from pytest_llmeval._doc import Instance
+from pytest_llmeval._doc import RenderedDoc
 from pytest_llmeval._errors import DataError
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._errors import TemplateError
-from pytest_llmeval._instances import Instance
-from pytest_llmeval._instances import RenderedDoc
-from pytest_llmeval._instances import generation_kwargs
-from pytest_llmeval._instances import instances_for
-from pytest_llmeval._instances import render_doc
+from pytest_llmeval._lm import GenerationKwargs
+from pytest_llmeval._prompts import generation_kwargs
+from pytest_llmeval._prompts import instances_for
+from pytest_llmeval._prompts import render_doc
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import DocData
 from pytest_llmeval._task import Task

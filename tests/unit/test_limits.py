@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from pytest_llmeval._limits import TimeLimitError
-from pytest_llmeval._limits import limited
+from pytest_llmeval._time_limit import TimeLimitError
+from pytest_llmeval._time_limit import limited
 
 
 needs_timer = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no processor-time signal")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_llmeval._lint import Finding
-from pytest_llmeval._lint import lint
-from pytest_llmeval._lint import needed_fields
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import read_task_file
+from pytest_llmeval._taskfile.lint import Finding
+from pytest_llmeval._taskfile.lint import lint
+from pytest_llmeval._taskfile.lint import needed_fields
 
 
 NO_INDEX = "error t.yaml:7: doc_to_target: {} is no index of the 2 options of doc_to_choice"

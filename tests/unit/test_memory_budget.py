@@ -9,14 +9,14 @@ import pytest
 import torch
 import transformers
 
-from pytest_llmeval._engine.tree import Limits
-from pytest_llmeval._models import memory
-from pytest_llmeval._models.arguments import ModelArgs
-from pytest_llmeval._models.devices import CPU_PASSES
-from pytest_llmeval._models.devices import WRITING
-from pytest_llmeval._models.devices import pass_limits
-from pytest_llmeval._models.devices import scoring_budget
-from pytest_llmeval._models.devices import writing_budget
+from pytest_llmeval._engine import devices as memory
+from pytest_llmeval._engine.arguments import ModelArgs
+from pytest_llmeval._engine.devices import CPU_PASSES
+from pytest_llmeval._engine.devices import WRITING
+from pytest_llmeval._engine.devices import pass_limits
+from pytest_llmeval._engine.devices import scoring_budget
+from pytest_llmeval._engine.devices import writing_budget
+from pytest_llmeval._engine.token_tree import Limits
 
 
 def model(dtype: torch.dtype = torch.float32) -> Any:

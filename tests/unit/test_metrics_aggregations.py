@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from pytest_llmeval._metrics import pooled_stderr
-from pytest_llmeval._metrics import resolve
-from pytest_llmeval._metrics import stderr
-from pytest_llmeval._metrics import unweighted_stderr
-from pytest_llmeval._metrics.aggregations import AGGREGATIONS
-from pytest_llmeval._metrics.perplexity import count_bytes
-from pytest_llmeval._metrics.perplexity import count_words
-from pytest_llmeval._metrics.perplexity import target_scores
-from pytest_llmeval._metrics.standard_errors import bootstrap_stderr
+from pytest_llmeval._scoring import pooled_stderr
+from pytest_llmeval._scoring import resolve
+from pytest_llmeval._scoring import stderr
+from pytest_llmeval._scoring import unweighted_stderr
+from pytest_llmeval._scoring.aggregations import AGGREGATIONS
+from pytest_llmeval._scoring.choice import count_bytes
+from pytest_llmeval._scoring.choice import count_words
+from pytest_llmeval._scoring.choice import target_scores
+from pytest_llmeval._scoring.standard_errors import bootstrap_stderr
 from pytest_llmeval._task import MetricSpec
 
 
@@ -164,14 +164,14 @@ def test_the_error_bar_of_a_nanmean_leaves_nan_out() -> None:
 def test_draws_do_not_depend_on_the_size_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     items = [-0.1 * i for i in range(37)]
     whole = error("perplexity", items, draws=2000)
-    monkeypatch.setattr("pytest_llmeval._metrics.standard_errors.BLOCK", 100)
+    monkeypatch.setattr("pytest_llmeval._scoring.standard_errors.BLOCK", 100)
     assert error("perplexity", items, draws=2000) == whole
 
 
 def test_translations_are_drawn_at_most_100_times(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     monkeypatch.setattr(
-        "pytest_llmeval._metrics.standard_errors._draws", lambda docs, draws: seen.append(draws) or iter(())
+        "pytest_llmeval._scoring.standard_errors._draws", lambda docs, draws: seen.append(draws) or iter(())
     )
     assert error("bleu", [("a b c", "a b"), ("d", "e")]) is None
     assert error("perplexity", [-1.0, -2.0]) is None

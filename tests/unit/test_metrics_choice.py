@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from pytest_llmeval._metrics import Answered
-from pytest_llmeval._metrics import choice_scores
-from pytest_llmeval._metrics.choice import CHOICE_METRICS
-from pytest_llmeval._metrics.choice import NO_CHOICE
-from pytest_llmeval._metrics.choice import pick
-from pytest_llmeval._metrics.choice import probabilities
+from pytest_llmeval._scoring import Answered
+from pytest_llmeval._scoring import choice_scores
+from pytest_llmeval._scoring.choice import CHOICE_METRICS
+from pytest_llmeval._scoring.choice import NO_CHOICE
+from pytest_llmeval._scoring.choice import pick
+from pytest_llmeval._scoring.choice import probabilities
 
 
 NAN, INF = math.nan, math.inf

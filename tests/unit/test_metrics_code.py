@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from pytest_llmeval._errors import TemplateError
-from pytest_llmeval._metrics import pass_at_k
-from pytest_llmeval._metrics import resolve
-from pytest_llmeval._metrics.passk import PassAtK
+from pytest_llmeval._scoring import pass_at_k
+from pytest_llmeval._scoring import resolve
+from pytest_llmeval._scoring.passk import PassAtK
 from pytest_llmeval._task import MetricSpec
 
 

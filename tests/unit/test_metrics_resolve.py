@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from pytest_llmeval._errors import TaskFileError
-from pytest_llmeval._metrics import AGGREGATION_NAMES
-from pytest_llmeval._metrics import METRIC_NAMES
-from pytest_llmeval._metrics import default_metrics
-from pytest_llmeval._metrics import generation_score
-from pytest_llmeval._metrics import resolve
+from pytest_llmeval._scoring import AGGREGATION_NAMES
+from pytest_llmeval._scoring import METRIC_NAMES
+from pytest_llmeval._scoring import default_metrics
+from pytest_llmeval._scoring import generation_score
+from pytest_llmeval._scoring import resolve
 from pytest_llmeval._task import MetricSpec
 from pytest_llmeval._task import OutputType
 

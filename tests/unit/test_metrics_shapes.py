@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval._metrics import AGGREGATION_NAMES
-from pytest_llmeval._metrics import misfit
-from pytest_llmeval._metrics import resolve
-from pytest_llmeval._metrics import unlisted
+from pytest_llmeval._scoring import AGGREGATION_NAMES
+from pytest_llmeval._scoring import misfit
+from pytest_llmeval._scoring import resolve
+from pytest_llmeval._scoring import unlisted
 from pytest_llmeval._task import MetricSpec
 
 

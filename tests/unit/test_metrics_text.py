@@ -13,10 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from pytest_llmeval._errors import TaskFileError
-from pytest_llmeval._metrics import generation_score
-from pytest_llmeval._metrics import resolve
-from pytest_llmeval._metrics import text
-from pytest_llmeval._metrics.text import number_in
+from pytest_llmeval._scoring import generation_score
+from pytest_llmeval._scoring import resolve
+from pytest_llmeval._scoring import text
+from pytest_llmeval._scoring.text import number_in
 from pytest_llmeval._task import NOTHING
 from pytest_llmeval._task import MetricSpec
 

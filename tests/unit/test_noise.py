@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from pytest_llmeval._engine import LM
 from pytest_llmeval._errors import ModelError
-from pytest_llmeval._evaluate import Evaluation
-from pytest_llmeval._evaluate import OpenTask
-from pytest_llmeval._noise import NoiseFloors
-from pytest_llmeval._noise import measure
-from pytest_llmeval._noise import probed_docs
+from pytest_llmeval._evaluation.evaluation import Evaluation
+from pytest_llmeval._evaluation.evaluation import OpenTask
+from pytest_llmeval._evaluation.noise import NoiseFloors
+from pytest_llmeval._evaluation.noise import measure
+from pytest_llmeval._evaluation.noise import probed_docs
+from pytest_llmeval._lm import LM
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._verdicts import Noise

@@ -19,23 +19,23 @@ import numpy as np
 import pytest
 
 from pytest_llmeval._errors import SettingError
-from pytest_llmeval._output import GroupRun
-from pytest_llmeval._output import Run
-from pytest_llmeval._output import TaskRun
-from pytest_llmeval._output import prepare_output
-from pytest_llmeval._output import result_dict
-from pytest_llmeval._output import runs_of
-from pytest_llmeval._output import sample_rows
-from pytest_llmeval._output import write_output
-from pytest_llmeval._output.files import _write_whole
-from pytest_llmeval._output.gathering import git_hash
-from pytest_llmeval._output.plain import hash_of
-from pytest_llmeval._output.plain import json_text
+from pytest_llmeval._plain import hash_of
+from pytest_llmeval._plain import json_text
 from pytest_llmeval._report import result_table
+from pytest_llmeval._report.files import _write_whole
+from pytest_llmeval._report.files import prepare_output
+from pytest_llmeval._report.files import write_output
+from pytest_llmeval._report.results_file import result_dict
+from pytest_llmeval._report.results_file import sample_rows
+from pytest_llmeval._report.run import GroupRun
+from pytest_llmeval._report.run import Run
+from pytest_llmeval._report.run import TaskRun
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Ledger
 from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
+from pytest_llmeval._session.report_data import git_hash
+from pytest_llmeval._session.report_data import runs_of
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_llmeval._engine import Generation
-from pytest_llmeval._engine import Loglikelihood
+from pytest_llmeval._lm import Generation
+from pytest_llmeval._lm import Loglikelihood
 from pytest_llmeval._plain import plain
 from pytest_llmeval._plain import plain_or_text
 

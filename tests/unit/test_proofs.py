@@ -14,17 +14,17 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from pytest_llmeval._aggregate import summarize_task
 from pytest_llmeval._baselines import Folder
 from pytest_llmeval._baselines import compare_task
 from pytest_llmeval._baselines import updated
-from pytest_llmeval._early import EarlyStop
-from pytest_llmeval._early import in_random_order
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._gates import parse_gate
 from pytest_llmeval._results import DocKey
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Ledger
+from pytest_llmeval._scoring.summary import summarize_task
+from pytest_llmeval._session.early_stop import EarlyStop
+from pytest_llmeval._session.early_stop import in_random_order
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._stats import exact_bounds
 from pytest_llmeval._stats.sequential import STAKES

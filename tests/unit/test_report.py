@@ -21,18 +21,18 @@ from pytest_llmeval._report import VariantReport
 from pytest_llmeval._report import append_step_summary
 from pytest_llmeval._report import comparison_notes
 from pytest_llmeval._report import comparison_table
-from pytest_llmeval._report import gather
 from pytest_llmeval._report import result_table
 from pytest_llmeval._report import step_summary
 from pytest_llmeval._report import write_report
 from pytest_llmeval._report.table import markdown_table
+from pytest_llmeval._report.trends import Trend
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Ledger
 from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
+from pytest_llmeval._session.report_data import gather
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
-from pytest_llmeval._trends import Trend
 from pytest_llmeval._verdicts import Verdict
 
 

@@ -19,7 +19,7 @@ from tokenizers import normalizers
 from tokenizers import pre_tokenizers
 from tokenizers import trainers
 
-from pytest_llmeval._models import segments
+from pytest_llmeval._models import sharing as segments
 from pytest_llmeval._models.encoding import TextEncoder
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval._engine.fake import FakeLM
 from pytest_llmeval._engine.requests import RequestError
-from pytest_llmeval._evaluate import Evaluation
-from pytest_llmeval._kept import Kept
+from pytest_llmeval._evaluation.evaluation import Evaluation
+from pytest_llmeval._fake import FakeLM
 from pytest_llmeval._models.encoding import TextEncoder
 from pytest_llmeval._models.sharing import Encodings
 from pytest_llmeval._models.sharing import content_of
+from pytest_llmeval._plain import Kept
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._settings import Settings
 

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_llmeval._report.trends import Trend
+from pytest_llmeval._report.trends import sign_test
+from pytest_llmeval._report.trends import significant
+from pytest_llmeval._report.trends import trends_of_group
+from pytest_llmeval._report.trends import trends_of_task
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import GroupMetric
-from pytest_llmeval._trends import Trend
-from pytest_llmeval._trends import sign_test
-from pytest_llmeval._trends import significant
-from pytest_llmeval._trends import trends_of_group
-from pytest_llmeval._trends import trends_of_task
 
 
 def results(*scores: object, metric: str = "acc") -> dict[int, DocResult]:

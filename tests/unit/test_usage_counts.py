@@ -5,10 +5,10 @@ from __future__ import annotations
 import tablemodels as tables
 import torch
 
-from pytest_llmeval._asking import usage_of
-from pytest_llmeval._engine import GenerationKwargs
+from pytest_llmeval._engine.devices import peak_memory
+from pytest_llmeval._evaluation.model_calls import usage_of
+from pytest_llmeval._lm import GenerationKwargs
 from pytest_llmeval._models import wrap_model
-from pytest_llmeval._models.usage import peak_memory
 
 
 def test_distinct_tokens_are_counted_once_and_the_model_is_left_as_it_was() -> None:

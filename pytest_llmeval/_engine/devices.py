@@ -1,0 +1,206 @@
+"""How many tokens fit into the memory that is free: what bounds a budget besides speed.
+
+Where a model runs, and what running out of memory looks like there.
+
+What answers cost: the tokens that a model read, and the most memory that was taken.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pytest_llmeval._engine.arguments import ModelArgs
+from pytest_llmeval._engine.batches import Budget
+from pytest_llmeval._engine.token_tree import Limits
+from pytest_llmeval._errors import ModelError
+
+
+#: The part of free memory that is planned with: the rest is for what an allocator wastes, and for other processes.
+SHARE = 0.5
+#: Copies of a token's hidden state, and of the inner state of one layer, that are alive at once.
+HIDDEN_COPIES, INNER_COPIES = 8, 3
+
+_MEMINFO, _CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+
+
+def fitting_tokens(model: Any, *, scored: float) -> int | None:
+    """How many tokens may be in memory at once, keys and values kept; None where no one can say what is free.
+
+    `scored`: the share of them whose logits are wanted.
+    """
+    free = free_bytes(model.device)
+    return None if free is None else max(1, int(SHARE * free / bytes_per_token(model, scored)))
+
+
+def bytes_per_token(model: Any, scored: float) -> float:
+    """What one token takes: its keys and values in every layer, states of the layer at work, and a share of logits."""
+    config, width = model.config.get_text_config(), int(model.dtype.itemsize)
+    hidden = int(getattr(config, "hidden_size", 0))
+    heads = int(getattr(config, "num_attention_heads", 0) or 1)
+    size = int(getattr(config, "head_dim", None) or hidden // heads)
+    kept = 2 * int(getattr(config, "num_hidden_layers", 0)) * _key_heads(config, heads) * size
+    inner = int(getattr(config, "intermediate_size", None) or 4 * hidden)
+    # Logits are there as the model gives them, and in float32 for the softmax.
+    logits = scored * int(config.vocab_size) * (width + 2 * 4)
+    return (kept + HIDDEN_COPIES * hidden + INNER_COPIES * inner) * width + logits
+
+
+def _key_heads(config: Any, heads: int) -> int:
+    return int(getattr(config, "num_key_value_heads", None) or heads)
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """What a device, or this process on a processor, may still take; None if that is not known."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    if device.type == "mps":
+        return int(torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
+    known = [free for free in (_free_of_machine(), _free_of_group()) if free is not None]
+    return min(known, default=None)
+
+
+def _free_of_machine() -> int | None:
+    try:
+        lines = _MEMINFO.read_text().splitlines()
+    except OSError:
+        return None
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), None)
+
+
+def _free_of_group() -> int | None:
+    """What a container leaves, by its control group (version 2)."""
+    try:
+        limit, used = ((_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
+    except OSError:
+        return None
+    return max(0, int(limit) - int(used)) if limit.isdigit() and used.isdigit() else None
+
+
+#: What a batch that is scored may hold. A processor is fastest on few tokens: 512 took 0.6 of the time of 4,096
+#: (SmolLM2-135M, two cores). On an accelerator 4,096 scored positions of 150,000 words are 2.5 GB of float32 logits.
+SCORING = {
+    "cpu": Budget(tokens=512, scored=2048, rows=64),
+    "mps": Budget(tokens=4096, scored=2048, rows=64),
+}
+ACCELERATOR_SCORING = Budget(tokens=16384, scored=4096, rows=256)
+#: What a batch that is written may come to hold: after its prompts have been read every step is one token a row.
+WRITING = {
+    "cpu": Budget(tokens=16384, scored=2048, rows=32),
+    "mps": Budget(tokens=32768, scored=2048, rows=64),
+}
+ACCELERATOR_WRITING = Budget(tokens=131072, scored=4096, rows=256)
+#: Tokens of one pass over a tree. On a processor 1,024 took 0.87 to 0.94 of the time of 512 where a prompt has some 270
+#: tokens of its own, and the same elsewhere (SmolLM2-135M, two cores). The values for other devices follow their
+#: budgets; they have not been measured.
+CPU_PASSES = Limits(pack=1024, longest=2048)
+MPS_PASSES = Limits(pack=1024, longest=2048)
+ACCELERATOR_PASSES = Limits(pack=4096, longest=8192)
+
+_OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "Failed to allocate")
+
+
+def choose_device(name: str | None) -> torch.device:
+    """The named device, or the best one there is. Raises ModelError for one that this machine lacks."""
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ModelError(f"model argument device={name}: this machine cannot use it: {reason}") from None
+    return device
+
+
+def scoring_budget(model: Any, args: ModelArgs) -> Budget:
+    """What a batch that is scored may hold: what is fast, if it fits into free memory, unless the user says."""
+    return _as_asked(SCORING.get(model.device.type, ACCELERATOR_SCORING), args, fitting_tokens(model, scored=1))
+
+
+def writing_budget(model: Any, args: ModelArgs) -> Budget:
+    """The same for a batch that is written; of its tokens, one a row needs logits."""
+    return _as_asked(WRITING.get(model.device.type, ACCELERATOR_WRITING), args, fitting_tokens(model, scored=0.01))
+
+
+def _as_asked(usual: Budget, args: ModelArgs, fitting: int | None) -> Budget:
+    tokens = args.max_batch_tokens or min(usual.tokens, fitting or usual.tokens)
+    return replace(usual, tokens=tokens, rows=args.batch_size or usual.rows)
+
+
+def pass_limits(model: Any, args: ModelArgs) -> Limits:
+    """What a pass over a tree may hold: what is fast, if it fits into free memory, unless the user says."""
+    usual = {"cpu": CPU_PASSES, "mps": MPS_PASSES}.get(model.device.type, ACCELERATOR_PASSES)
+    most = args.max_batch_tokens or fitting_tokens(model, scored=1)
+    return usual if most is None else Limits(min(usual.pack, most), args.max_batch_tokens or min(usual.longest, most))
+
+
+def share_processors(device: torch.device) -> None:
+    """Gives each worker of a parallel pytest its part of the processors: all of them together want all of them.
+
+    An OMP_NUM_THREADS of the user's stays in force.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if device.type == "cpu" and workers > 1 and "OMP_NUM_THREADS" not in os.environ:
+        share = max(1, (os.cpu_count() or 1) // workers)
+        torch.set_num_threads(min(torch.get_num_threads(), share))
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error of torch says that memory ran out; on a processor it has no class of its own."""
+    if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
+
+
+def free_memory() -> None:
+    """Gives back what nothing refers to any more."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    if torch.backends.mps.is_available():
+        torch.mps.empty_cache()
+
+
+class Usage:
+    """Counts over the life of one loaded model."""
+
+    def __init__(self) -> None:
+        #: Positions of all forward passes, padding included: with the tree, each distinct token once.
+        self.tokens = 0
+
+    @contextmanager
+    def counting(self, model: Any) -> Iterator[None]:
+        """Counts what the model reads meanwhile; it is left as it was, for it may be the user's."""
+        handle = model.register_forward_pre_hook(self._count, with_kwargs=True)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    def _count(self, _: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        ids = keywords.get("input_ids", args[0] if args else None)
+        if ids is not None:
+            self.tokens += ids.numel()
+
+
+def peak_memory(device: torch.device) -> int:
+    """Bytes: the most that was allocated on an accelerator, or that this process held; 0 where no one can say."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    if device.type == "mps":
+        return int(torch.mps.driver_allocated_memory())
+    if sys.platform == "win32":
+        return 0
+    import resource
+
+    # Kilobytes but on macOS.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -1,0 +1,169 @@
+"""Texts while they are written: how the next token is chosen, when that is too close to call, what ends them."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from typing import Any
+
+import torch
+import transformers
+
+from pytest_llmeval._engine.requests import Completion
+from pytest_llmeval._engine.requests import IsStopped
+from pytest_llmeval._engine.requests import Prompt
+from pytest_llmeval._engine.requests import TokenIds
+from pytest_llmeval._lm import FinishReason
+from pytest_llmeval._lm import GenerationKwargs
+
+
+#: Settings of `generate` that its own sampling would use; ours draws by itself, so that rows are independent.
+WARPERS: Mapping[str, Callable[[float], Any]] = {
+    "min_p": transformers.MinPLogitsWarper,
+    "typical_p": transformers.TypicalLogitsWarper,
+    "epsilon_cutoff": transformers.EpsilonLogitsWarper,
+}
+#: The default of transformers, and so of lm_eval, for sampling that names no top_k.
+DEFAULT_TOP_K = 50
+#: Neighbours change logits in their last places. A choice that is closer than so many roundings of the largest logit
+#: is made again from the text alone.
+ROUNDING = 512
+
+
+@dataclass(slots=True)
+class Text:
+    """One row while it is written. `at` is the random number of the next token, once it was drawn."""
+
+    prompt: Prompt
+    stream: random.Random
+    ids: list[int] = field(default_factory=list)
+    reason: FinishReason | None = None
+    at: float | None = None
+
+    @classmethod
+    def of(cls, prompt: Prompt) -> Text:
+        """With one random stream for each prompt, seed and repeat, the same on every machine and in every batch."""
+        name = repr((prompt.ids, prompt.kwargs.seed, prompt.kwargs.repeat)).encode()
+        return cls(prompt, random.Random(hashlib.blake2b(name).digest()))  # noqa: S311 it draws tokens
+
+    @property
+    def whole(self) -> TokenIds:
+        return (*self.prompt.ids, *self.ids)
+
+    @property
+    def completion(self) -> Completion:
+        return Completion(tuple(self.ids), self.reason or "length")
+
+    def draw(self) -> float:
+        """A random number for the next token, the same until there is one."""
+        if self.at is None:
+            self.at = self.stream.random()
+        return self.at
+
+    def note(self, token: int, eos_ids: frozenset[int], is_stopped: IsStopped) -> None:
+        """Add a token and see whether it ends the text."""
+        self.ids.append(token)
+        self.at = None
+        if token in eos_ids:
+            self.reason = "eos"
+        elif is_stopped(self.ids, self.prompt.kwargs):
+            self.reason = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A token, and whether rounding alone could have made it another one."""
+
+    token: int
+    close: bool
+
+
+def likeliest(logits: torch.Tensor) -> list[Choice]:
+    """The likeliest token of each row [rows, vocabulary]."""
+    best = logits.topk(min(2, logits.shape[-1]))
+    ahead = best.values[:, 0] - best.values[:, -1]
+    return _choices(best.indices[:, 0], ahead < _rounding(logits))
+
+
+def draw(logits: torch.Tensor, warpers: Sequence[Any], at: Sequence[float]) -> list[Choice]:
+    """The token of each row [rows, vocabulary] that a number from 0 to 1 stands for, after the warpers."""
+    scores = warped(logits, warpers)
+    cumulated = cumulate(scores)
+    drawn = pick(cumulated, at)
+    total, place = cumulated[:, -1:], drawn[:, None]
+    upper = cumulated.gather(1, place)
+    shares = scores.softmax(-1, dtype=cumulated.dtype)
+    lower = upper - shares.gather(1, place)
+    point = torch.tensor(at, dtype=cumulated.dtype, device=logits.device)[:, None] * total
+    room = torch.minimum(point - lower, upper - point)[:, 0] / total[:, 0]
+    return _choices(drawn, room <= _slack(logits, scores, shares, warpers))
+
+
+def _slack(logits: torch.Tensor, scores: torch.Tensor, shares: torch.Tensor, warpers: Sequence[Any]) -> torch.Tensor:
+    """How far rounding can move the borders between tokens [rows]: with the logits, and with what is cut off.
+
+    Whether a token at the edge of the cut stays is seen by moving all that stay and all others apart, and together.
+    """
+    rounding = _rounding(logits)
+    kept = scores > -torch.inf
+    apart = torch.where(kept, rounding[:, None], -rounding[:, None])
+    sure = [(warped(logits + sign * apart, warpers) > -torch.inf).eq(kept).all(-1) for sign in (1, -1)]
+    edge = shares.masked_fill(~kept, torch.inf).amin(-1)
+    unsure: torch.Tensor = torch.where(sure[0] & sure[1], 0.0, 2 * edge)
+    return unsure + 2 * rounding / float(warpers[0].temperature)
+
+
+def warped(logits: torch.Tensor, warpers: Sequence[Any]) -> torch.Tensor:
+    scores: torch.Tensor = logits
+    for warper in warpers:
+        # None of ours looks at the ids.
+        scores = warper(None, scores)
+    return scores
+
+
+def cumulate(scores: torch.Tensor) -> torch.Tensor:
+    """Cumulated probabilities [rows, vocabulary]."""
+    # Metal has no float64.
+    exact = torch.float32 if scores.device.type == "mps" else torch.float64
+    return scores.softmax(-1, dtype=exact).cumsum(-1)
+
+
+def pick(cumulated: torch.Tensor, at: Sequence[float]) -> torch.Tensor:
+    """The token [rows] in whose share of a row a number from 0 to 1 falls."""
+    point = torch.tensor(at, dtype=cumulated.dtype, device=cumulated.device)[:, None]
+    drawn = torch.searchsorted(cumulated, point * cumulated[:, -1:], right=True)
+    return drawn[:, 0].clamp(max=cumulated.shape[-1] - 1)
+
+
+def warpers_of(kwargs: GenerationKwargs, own: Any) -> list[Any]:
+    """How a distribution is reshaped before a token is drawn, in the order of transformers.
+
+    What the request does not say is as `own`, the checkpoint's generation config, has it.
+    """
+    top_k = _first(kwargs.top_k, own.top_k, DEFAULT_TOP_K)
+    top_p = _first(kwargs.top_p, own.top_p, 1.0)
+    warpers: list[Any] = [transformers.TemperatureLogitsWarper(kwargs.temperature)]
+    if top_k > 0:
+        warpers.append(transformers.TopKLogitsWarper(top_k))
+    if top_p < 1:
+        warpers.append(transformers.TopPLogitsWarper(top_p))
+    return warpers + [make(kwargs.extra[name]) for name, make in WARPERS.items() if kwargs.extra.get(name)]
+
+
+def _rounding(logits: torch.Tensor) -> torch.Tensor:
+    """What rounding may do to a logit of each row [rows]; 0 in half precision, where texts do depend on it."""
+    units = ROUNDING if logits.dtype in (torch.float32, torch.float64) else 0
+    return units * torch.finfo(torch.float32).eps * logits.nan_to_num(0.0, 0.0, 0.0).abs().amax(-1)
+
+
+def _choices(tokens: torch.Tensor, close: torch.Tensor) -> list[Choice]:
+    return [Choice(token, near) for token, near in zip(tokens.tolist(), close.tolist(), strict=True)]
+
+
+def _first(*values: Any) -> Any:
+    return next(value for value in values if value is not None)

@@ -1,0 +1,292 @@
+"""Requests as a tree of token ids, and the forward passes that compute each of its tokens once. No tensors.
+
+Sequences that begin alike share a path: task prefix, document, choices. In sorted order every token of the tree
+belongs to the first sequence that holds it, and sequence after sequence, each without what it shares with the one
+before, is the tree in preorder. So a pass is written down as flat lists, and a subtree is a run of sequences.
+
+Which keys the tokens of a pass can see at all, block by block: what lies outside need not be multiplied. Pure.
+
+A pass of many documents is one row, in which a token sees its own document and what all share. Attention over the
+whole row would compute mostly what the mask takes away again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from bisect import bisect_right
+from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+from pytest_llmeval._engine.batches import Question
+from pytest_llmeval._engine.batches import plan_rows
+from pytest_llmeval._engine.requests import TokenIds
+from pytest_llmeval._engine.requests import TokenRequest
+
+
+class Asked(NamedTuple):
+    """A target token whose probability is wanted at a place: of a sequence in a tree, of the new ids in a pass."""
+
+    place: int
+    target: int
+    question: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`pack`: tokens of a pass that is put together from subtrees; `longest`: most new tokens of any pass."""
+
+    pack: int
+    longest: int
+
+    def after_running_out(self, tokens: int) -> Limits:
+        """Limits that split a pass of so many tokens, which did not fit into memory, in two."""
+        half = max(1, tokens // 2)
+        return Limits(min(self.pack, half), half)
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One forward pass over new tokens behind `held` tokens that are in the cache.
+
+    New token i has position `depths[i]` and sees all held tokens, itself and its ancestors: token j is one
+    if ``j < i < ends[j]``. The first `chain` new tokens are a path from the held ones on.
+    """
+
+    held: int
+    ids: tuple[int, ...]
+    depths: tuple[int, ...]
+    ends: tuple[int, ...]
+    chain: int
+    asked: tuple[Asked, ...]
+
+    @property
+    def trunk(self) -> int:
+        """So many of the first new tokens are a path that all new tokens behind them see."""
+        n = len(self.ids)
+        return next((i for i, end in enumerate(self.ends) if end < n), n)
+
+
+class _Part(NamedTuple):
+    """Sequences first to last - 1, whose first `shared` tokens are equal, without the first `held` of them."""
+
+    first: int
+    last: int
+    held: int
+
+
+class _Pack(NamedTuple):
+    """Parts that are read together; all but the first go on where the sequences leave their common path."""
+
+    parts: tuple[_Part, ...]
+
+
+class Tree:
+    """The tree of some requests. `questions` holds what was asked, in no order of the requests'."""
+
+    def __init__(self, requests: Sequence[TokenRequest]) -> None:
+        rows = sorted(plan_rows(requests), key=lambda row: row.input_ids)
+        self._ids = [row.input_ids for row in rows]
+        self._shared = [common_length(before, ids) for before, ids in zip([(), *self._ids], self._ids, strict=False)]
+        self._own = [0, *accumulate(len(ids) - n for ids, n in zip(self._ids, self._shared, strict=True))]
+        self.questions: list[Question] = []
+        self._asked: list[list[Asked]] = [[] for _ in rows]
+        owners: list[tuple[int, int]] = []
+        for i, row in enumerate(rows):
+            while owners and owners[-1][0] >= self._shared[i]:
+                owners.pop()
+            owners.append((self._shared[i], i))
+            for question in row.questions:
+                self._ask(question, owners)
+        for asked in self._asked:
+            asked.sort()
+
+    @property
+    def n_tokens(self) -> int:
+        """How many distinct tokens it holds: what a plan computes."""
+        return self._own[-1]
+
+    def _ask(self, question: Question, owners: Sequence[tuple[int, int]]) -> None:
+        """`owners`: from which depth on a path belongs to which sequence."""
+        for place, target in zip(question.positions, question.targets, strict=True):
+            _, owner = owners[bisect_right(owners, place, key=lambda own: own[0]) - 1]
+            self._asked[owner].append(Asked(place, target, len(self.questions)))
+        self.questions.append(question)
+
+    def passes(self, limits: Limits, cached: TokenIds = ()) -> Iterator[Pass]:
+        """The passes in order; each finds in the cache what the one before held and the path that it began with.
+
+        `cached` is the path that the cache holds at the start.
+        """
+        waiting: list[_Part | _Pack] = [_Part(0, len(self._ids), self._known(cached))] if self._ids else []
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, _Pack):
+                yield self._write(part.parts, len(self._ids[part.parts[0].first]))
+                continue
+            size, fork = self._size(part), self._fork(part)
+            if size <= limits.pack:
+                waiting.append(_Pack((part,)))
+            elif fork - part.held > limits.longest - limits.pack:
+                # The path before the fork leaves no room for a pack behind it.
+                end = min(fork, part.held + limits.longest)
+                yield self._write((part._replace(last=part.first + 1),), end)
+                if end < len(self._ids[part.first]):
+                    waiting.append(part._replace(held=end))
+            elif part.last - part.first == 1:
+                waiting.append(_Pack((part,)))
+            else:
+                waiting += reversed(self._divide(part, fork, limits.pack))
+
+    def _known(self, cached: TokenIds) -> int:
+        """How much of the cached path all sequences share, up to the first token that is asked about."""
+        known = min(common_length(cached, self._ids[0]), self._fork(_Part(0, len(self._ids), 0)))
+        asked = self._asked[0][0].place if self._asked[0] else known
+        return min(known, asked)
+
+    def _size(self, part: _Part) -> int:
+        return len(self._ids[part.first]) - part.held + self._own[part.last] - self._own[part.first + 1]
+
+    def _fork(self, part: _Part) -> int:
+        """The depth at which the sequences of a part go different ways, or end."""
+        return min(self._shared[part.first + 1 : part.last], default=len(self._ids[part.first]))
+
+    def _divide(self, part: _Part, fork: int, pack: int) -> list[_Part | _Pack]:
+        """The subtrees behind a fork: small ones packed, large ones by themselves.
+
+        The one that also holds the path to the fork comes first: the others find it in the cache.
+        """
+        borders = [i for i in range(part.first + 1, part.last) if self._shared[i] == fork]
+        starts = [part.first, *borders]
+        parts = [_Part(a, b, fork) for a, b in zip(starts, [*borders, part.last], strict=True)]
+        large = [child for child in parts if self._size(child) > pack]
+        packs = self._pack([child for child in parts if self._size(child) <= pack], pack)
+        before: list[_Part | _Pack] = []
+        if large and large[0].first == part.first:
+            before = [large.pop(0)._replace(held=part.held)]
+        elif packs:
+            first, *others = packs[0].parts
+            packs[0] = _Pack((first._replace(held=part.held), *others))
+        return [*before, *packs, *large]
+
+    def _pack(self, parts: Sequence[_Part], pack: int) -> list[_Pack]:
+        """Neighbours together, in as few packs as possible and these of about equal size."""
+        total = sum(self._size(part) for part in parts)
+        room = total / max(1, -(-total // pack))
+        packs: list[_Pack] = []
+        held = total_held = 0
+        group: list[_Part] = []
+        for part in parts:
+            size = self._size(part)
+            if group and (held + size > pack or total_held >= room * (len(packs) + 1)):
+                packs.append(_Pack(tuple(group)))
+                group, held = [], 0
+            group.append(part)
+            held, total_held = held + size, total_held + size
+        return [*packs, _Pack(tuple(group))] if group else packs
+
+    def _write(self, parts: Sequence[_Part], end: int) -> Pass:
+        """The parts as flat lists; the first sequence only up to `end`."""
+        start = parts[0].held
+        ids: list[int] = []
+        depths: list[int] = []
+        ends: list[int] = []
+        path: list[int] = []
+        found: list[Asked] = []
+        for part in parts:
+            for i in range(part.first, part.last):
+                begin = part.held if i == part.first else self._shared[i]
+                stop = end if not ids else len(self._ids[i])
+                for place in path[begin - start :]:
+                    ends[place] = len(ids)
+                offset = len(ids) - begin
+                path[begin - start :] = range(len(ids), len(ids) + stop - begin)
+                ids += self._ids[i][begin:stop]
+                depths += range(begin, stop)
+                ends += [0] * (stop - begin)
+                found += (asked._replace(place=asked.place + offset) for asked in self._between(i, begin, stop))
+        for place in path:
+            ends[place] = len(ids)
+        return Pass(start, tuple(ids), tuple(depths), tuple(ends), end - start, tuple(found))
+
+    def _between(self, i: int, begin: int, end: int) -> list[Asked]:
+        asked = self._asked[i]
+        return asked[bisect_left(asked, (begin,)) : bisect_left(asked, (end,))]
+
+
+def common_length(a: TokenIds, b: TokenIds) -> int:
+    """How many tokens two sequences begin alike."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def distinct_waves(requests: Sequence[TokenRequest], tokens: int) -> Iterator[range]:
+    """As `batches.waves`, by about `tokens` tokens that the request before does not share."""
+    start = held = 0
+    for index, request in enumerate(requests):
+        before = requests[index - 1].input_ids if index else ()
+        if held >= tokens and request.context_ids != requests[index - 1].context_ids:
+            yield range(start, index)
+            start, held = index, 0
+        held += len(request.input_ids) - common_length(before, request.input_ids)
+    if start < len(requests):
+        yield range(start, len(requests))
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """New tokens `start` to `end` - 1 see no key outside of `keys`: runs of held and new tokens, counted together."""
+
+    start: int
+    end: int
+    keys: tuple[tuple[int, int], ...]
+
+
+def blocks(step: Pass, size: int, *, behind_trunk: bool = False) -> list[Block]:
+    """The new tokens in order, in blocks of size / 2 to `size` that begin where most of the path can be left.
+
+    `behind_trunk`: only those behind the trunk, and of their keys those that not all of them see.
+    """
+    first, known = (step.trunk, step.held + step.trunk) if behind_trunk else (0, 0)
+    found = []
+    for start, end in _cuts(step.depths, size, first):
+        runs = _runs(step.held, _ancestors(step.ends, start), start, end)
+        found.append(Block(start, end, tuple((max(known, a), b) for a, b in runs if b > known)))
+    return found
+
+
+def _cuts(depths: Sequence[int], size: int, start: int) -> Iterator[tuple[int, int]]:
+    while len(depths) - start > size:
+        # The last of the shallowest.
+        end = min(range(start + size, start + max(1, size // 2) - 1, -1), key=lambda place: depths[place])
+        yield start, end
+        start = end
+    if start < len(depths):
+        yield start, len(depths)
+
+
+def _ancestors(ends: Sequence[int], place: int) -> list[int]:
+    return [j for j in range(place) if ends[j] > place]
+
+
+def _runs(held: int, ancestors: Sequence[int], start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Held tokens, ancestors and the block itself as the fewest runs."""
+    first, last = 0, held
+    for place in ancestors:
+        if held + place != last:
+            yield first, last
+            first = held + place
+        last = held + place + 1
+    if held + start != last:
+        if last > first:
+            yield first, last
+        first = held + start
+    yield first, held + end

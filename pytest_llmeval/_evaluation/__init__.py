@@ -1,0 +1,1 @@
+"""The whole way from a task to its results, without pytest."""

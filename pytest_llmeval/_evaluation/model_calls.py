@@ -1,0 +1,112 @@
+"""A model, which may be anybody's object of three methods, is asked and says what it knows of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from typing import Any
+
+from pytest_llmeval._doc import ChatTemplate
+from pytest_llmeval._doc import Instance
+from pytest_llmeval._errors import LLMEvalError
+from pytest_llmeval._errors import ModelError
+from pytest_llmeval._lm import LM
+from pytest_llmeval._plain import plain_or_text
+
+
+#: Called as (answered, asked for, tokens read) while docs are being answered; tokens are 0 if the model does not count.
+Progress = Callable[[int, int, int], None]
+
+
+def ask_docs(lm: LM, asked: Mapping[int, Sequence[Instance]]) -> dict[int, tuple[list[Any], str | None]]:
+    """All requests of some docs in one call per method; doc -> (responses, None) or ([], why not).
+
+    A model that refuses one request (a continuation longer than its window, say) refuses the whole call: the
+    docs are then asked one by one, and only those that are refused alone are lost.
+    """
+    flat = [(doc, instance) for doc, instances in asked.items() for instance in instances]
+    try:
+        responses = ask_model(lm, [instance for _, instance in flat])
+    except LLMEvalError as error:
+        if len(asked) == 1:
+            return {next(iter(asked)): ([], str(error))}
+        return {doc: ask_docs(lm, {doc: instances})[doc] for doc, instances in asked.items()}
+    answers: dict[int, tuple[list[Any], str | None]] = {doc: ([], None) for doc in asked}
+    for (doc, _), response in zip(flat, responses, strict=True):
+        answers[doc][0].append(response)
+    return answers
+
+
+def ask_model(lm: LM, instances: Sequence[Instance]) -> list[Any]:
+    """One call per method of the model; responses in the order of the instances."""
+    responses: list[Any] = [None] * len(instances)
+    for kind in ("loglikelihood", "loglikelihood_rolling", "generate_until"):
+        places = [i for i, instance in enumerate(instances) if instance.kind == kind]
+        if not places:
+            continue
+        requests = [instances[i].arguments for i in places]
+        method = getattr(lm, kind, None)
+        if method is None:
+            raise ModelError(f"{type(lm).__name__}, which llmeval_model gave, has no method {kind}: it is no model")
+        answers = method([text for (text,) in requests] if kind == "loglikelihood_rolling" else requests)
+        if not isinstance(answers, Iterable) or isinstance(answers, str | bytes | AbstractSet | Mapping):
+            raise ModelError(f"{type(lm).__name__}.{kind} gave {answers!r}: it must return an answer for each request")
+        answers = list(answers)
+        if len(answers) != len(places):
+            raise ModelError(f"{type(lm).__name__}.{kind} gave {len(answers)} answers to {len(places)} requests")
+        for place, response in zip(places, answers, strict=True):
+            responses[place] = response
+    return responses
+
+
+def grouped(instances: Sequence[Instance], responses: Sequence[Any]) -> list[list[Any]]:
+    """The answers of one doc, those to the repeats of a request together."""
+    found: dict[int, list[Any]] = {}
+    for instance, response in zip(instances, responses, strict=True):
+        found.setdefault(instance.index, []).append(response)
+    return list(found.values())
+
+
+@contextmanager
+def watched(
+    lm: Any, progress: Progress | None, done: int, size: int, total: int, tokens: Callable[[], int]
+) -> Iterator[None]:
+    """Lets a model that reports its own progress do so in docs: docs before, plus its share of this wave."""
+    if progress is None or not hasattr(lm, "on_progress"):
+        yield
+        return
+    lm.on_progress = lambda part, whole: progress(done + size * part // max(whole, 1), total, tokens())
+    try:
+        yield
+    finally:
+        lm.on_progress = None
+
+
+def usage_of(lm: LM) -> Mapping[str, int]:
+    """The `tokens` that a model has read and its `peak_memory`; nothing if it does not say."""
+    usage: Callable[[], Mapping[str, int]] = getattr(lm, "usage", dict)
+    return usage()
+
+
+def facts_of(lm: LM, *, identify: bool) -> dict[str, Any]:
+    """What the model says of itself, as plain data; nothing if it has no `describe`."""
+    describe: Callable[[], Mapping[str, Any]] = getattr(lm, "describe", dict)
+    facts = {name: plain_or_text(value) for name, value in describe().items()}
+    return facts | {"fingerprint": plain_or_text(getattr(lm, "fingerprint", None))} if identify else facts
+
+
+def chat_of(lm: LM) -> ChatTemplate:
+    """The model's chat template. Raises ModelError if it has none."""
+    template = getattr(lm, "apply_chat_template", None)
+    if template is None:
+        raise ModelError(
+            f"--llmeval-chat-template: {type(lm).__name__} has no method apply_chat_template(messages, "
+            "add_generation_prompt); give it one, or leave the option away"
+        )
+    chat: ChatTemplate = template
+    return chat

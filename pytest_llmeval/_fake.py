@@ -1,0 +1,100 @@
+"""A model without a model: it answers from tables or functions, for tests, examples and dry runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from typing import Any
+from typing import TypeAlias
+from typing import TypeVar
+
+from pytest_llmeval._errors import ModelError
+from pytest_llmeval._lm import Generation
+from pytest_llmeval._lm import GenerationKwargs
+from pytest_llmeval._lm import Loglikelihood
+from pytest_llmeval._lm import cut_at_stops
+
+
+Answer = TypeVar("Answer")
+Messages: TypeAlias = Sequence[Mapping[str, str]]
+
+
+def _every_byte_costs_one(_context: str, continuation: str) -> float:
+    return -float(len(continuation.encode()))
+
+
+def _shouts_the_role(messages: Messages, add_generation_prompt: bool) -> str:
+    turns = "".join(f"<{message['role']}>{message['content']}\n" for message in messages)
+    return turns + "<assistant>" if add_generation_prompt else turns.removesuffix("\n")
+
+
+@dataclass
+class FakeLM:
+    """Answers every request from what it is given, and keeps what it was asked in `calls`.
+
+    `loglikelihood_of`: a function of (context, continuation), or a table by that pair or by the continuation
+    alone; an answer is a log-probability or a whole (log-probability, is_greedy) tuple. Without it every byte
+    of a continuation costs one nat. `text_of`: a function of (context, `GenerationKwargs`), a table by context,
+    or one text for all; stop strings are cut as a real model's are. `rolling_of`: a function of the text, or a
+    table; without it ``loglikelihood_of("", text)``. A request that a table lacks is a ModelError. ::
+
+        lm = FakeLM(loglikelihood_of={" yes": -0.7, " no": -1.2}, text_of="The answer is 4\\n")
+        assert lm.loglikelihood([("Is it?", " yes")])[0].logprob == -0.7
+    """
+
+    loglikelihood_of: Callable[[str, str], Any] | Mapping[Any, Any] = _every_byte_costs_one
+    text_of: Callable[[str, GenerationKwargs], str] | Mapping[str, str] | str = ""
+    rolling_of: Callable[[str], float] | Mapping[str, float] | None = None
+    chat_template: Callable[[Messages, bool], str] = _shouts_the_role
+    name: str = "fake"
+    fingerprint: str | None = None
+    max_length: int = 2048
+    on_progress: Callable[[int, int], None] | None = None
+    calls: list[tuple[str, Any]] = field(default_factory=list)
+
+    def loglikelihood(self, requests: Sequence[tuple[str, str]]) -> list[Loglikelihood]:
+        return [self._record("loglikelihood", request, self._score(*request)) for request in requests]
+
+    def loglikelihood_rolling(self, requests: Sequence[str]) -> list[float]:
+        return [self._record("loglikelihood_rolling", text, self._roll(text)) for text in requests]
+
+    def generate_until(self, requests: Sequence[tuple[str, GenerationKwargs]]) -> list[Generation]:
+        return [self._record("generate_until", request, self._write(*request)) for request in requests]
+
+    def apply_chat_template(self, messages: Messages, add_generation_prompt: bool = True) -> str:
+        return self.chat_template(messages, add_generation_prompt)
+
+    def _record(self, method: str, request: Any, answer: Answer) -> Answer:
+        self.calls.append((method, request))
+        return answer
+
+    def _score(self, context: str, continuation: str) -> Loglikelihood:
+        if callable(self.loglikelihood_of):
+            answer = self.loglikelihood_of(context, continuation)
+        else:
+            answer = _look_up(self.loglikelihood_of, (context, continuation), continuation)
+        return Loglikelihood(*answer) if isinstance(answer, tuple) else Loglikelihood(float(answer), False)
+
+    def _roll(self, text: str) -> float:
+        if self.rolling_of is None:
+            return self._score("", text).logprob
+        return float(self.rolling_of(text) if callable(self.rolling_of) else _look_up(self.rolling_of, text))
+
+    def _write(self, context: str, kwargs: GenerationKwargs) -> Generation:
+        if isinstance(self.text_of, str):
+            text = self.text_of
+        else:
+            text = self.text_of(context, kwargs) if callable(self.text_of) else _look_up(self.text_of, context)
+        written = cut_at_stops(text, kwargs.until)
+        return Generation(written, "eos" if written == text else "stop")
+
+
+def _look_up(table: Mapping[Any, Any], *keys: Any) -> Any:
+    """The entry of the first key that the table has."""
+    for key in keys:
+        if key in table:
+            return table[key]
+    raise ModelError(f"FakeLM has no answer to {keys[0]!r}; its table has: {', '.join(map(repr, list(table)[:10]))}")

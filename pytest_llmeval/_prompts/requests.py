@@ -1,0 +1,200 @@
+"""How the texts of a task are generated in this run: its `generation_kwargs`, and what the user puts over them.
+
+The calls of a model that a doc takes: its prompt, and what is asked about it, by output type.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+from typing import TypeAlias
+
+from pytest_llmeval._doc import ChatTemplate
+from pytest_llmeval._doc import Instance
+from pytest_llmeval._doc import RenderedDoc
+from pytest_llmeval._doc import RequestKind
+from pytest_llmeval._errors import SettingError
+from pytest_llmeval._lm import GenerationKwargs
+from pytest_llmeval._prompts.fields import Row
+from pytest_llmeval._prompts.fields import text_of
+from pytest_llmeval._prompts.rendering import chat_messages
+from pytest_llmeval._prompts.rendering import ends_with_space
+from pytest_llmeval._prompts.rendering import plain_text
+from pytest_llmeval._prompts.rendering import question_turns
+from pytest_llmeval._prompts.rendering import render_example
+from pytest_llmeval._prompts.rendering import system_turn
+from pytest_llmeval._settings import Settings
+from pytest_llmeval._task import NOTHING
+from pytest_llmeval._task import DocData
+from pytest_llmeval._task import OutputType
+from pytest_llmeval._task import Task
+from pytest_llmeval._taskfile.generation import LIMITS
+from pytest_llmeval._taskfile.generation import resolve
+
+
+_TRUTH = MappingProxyType({"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False})
+
+#: Settings that `GenerationKwargs` has a field for; all others go to the backend as they are.
+_OWN = frozenset({"until", "max_gen_toks", "do_sample", "temperature", "top_p", "top_k", "seed"})
+
+
+def generation_kwargs(task: Task, settings: Settings) -> GenerationKwargs:
+    """The settings of one generation of this task, `settings.gen_kwargs` key by key over the task's.
+
+    Without `until` a text ends at the few-shot delimiter; empty stop strings stop nothing. Raises SettingError
+    for an override that is not what its key wants.
+    """
+    merged = resolve({"until": [task.fewshot_delimiter], **task.generation_kwargs}, overrides_of(settings))
+    return GenerationKwargs(
+        until=tuple(stop for stop in merged["until"] if stop),
+        max_gen_toks=merged["max_gen_toks"],
+        do_sample=merged["do_sample"],
+        temperature=merged["temperature"],
+        top_p=merged.get("top_p"),
+        top_k=merged.get("top_k"),
+        seed=merged.get("seed") or 0,
+        extra={name: value for name, value in merged.items() if name not in _OWN} or NOTHING,
+    )
+
+
+def written_kwargs(task: Task, settings: Settings) -> dict[str, Any]:
+    """`generation_kwargs` as the task's file spells them, the user's over them: for result and sample files."""
+    return {**task.config.get("generation_kwargs", task.generation_kwargs), **overrides_of(settings)}
+
+
+def overrides_of(settings: Settings) -> dict[str, Any]:
+    """What the user puts over the generation settings of every task, typed. Raises SettingError."""
+    return {name: _typed(name, value) for name, value in settings.gen_kwargs.items()}
+
+
+def _typed(name: str, value: Any) -> Any:
+    """An override as what its key wants: from the command line every value comes as a text."""
+    if not isinstance(value, str):
+        return value
+    what, read = _KINDS.get(name, ("a value", _free))
+    try:
+        return read(value)
+    except (KeyError, ValueError, SyntaxError):
+        raise SettingError(f"--llmeval-gen-kwargs: {name}: expected {what}, got {value!r}") from None
+
+
+def _free(text: str) -> Any:
+    """A number, a list, a truth value or null where the text is one, else the text."""
+    if text.lower() in {"true", "false"}:
+        return text.lower() == "true"
+    if text.lower() in {"none", "null"}:
+        return None
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _stops(text: str) -> list[str]:
+    """One stop string as it stands, or a list of them: ``["\\n", "Q:"]``."""
+    stops = ast.literal_eval(text) if text.startswith("[") and text.endswith("]") else [text]
+    if not all(isinstance(stop, str) for stop in stops):
+        raise ValueError(text)
+    return list(stops)
+
+
+_KINDS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    **dict.fromkeys([*LIMITS, "top_k", "seed"], ("a whole number", int)),
+    **dict.fromkeys(["temperature", "top_p"], ("a number", float)),
+    "do_sample": ("true or false", lambda text: _TRUTH[text.lower()]),
+    "until": ("a text or a list of texts", _stops),
+}
+
+
+#: The contexts of one doc: one, or one per option.
+Prompts: TypeAlias = tuple[str, ...]
+
+#: (index, repeat, arguments) of each request of a doc.
+Requests: TypeAlias = Iterator[tuple[int, int, tuple[Any, ...]]]
+
+
+def instances_for(
+    task: Task, doc: RenderedDoc, shots: Sequence[DocData], settings: Settings, chat: ChatTemplate | None
+) -> tuple[Instance, ...]:
+    """The requests of one doc, with its examples in front; `chat` writes the prompt as messages of a chat.
+
+    ``multiple_choice``: one loglikelihood per choice, then, for acc_mutual_info, one per choice without context.
+    ``loglikelihood``: one, of the target. ``loglikelihood_rolling``: one, of the whole target. ``generate_until``:
+    one per repeat. The contexts of one doc are one object where they are equal. Raises TemplateError or DataError.
+    """
+    kind, build = _REQUESTS[task.output_type]
+    prompts = () if kind == "loglikelihood_rolling" else contexts(task, doc, shots, settings, chat)
+    return tuple(
+        Instance(kind, task.name, doc.index, index, repeat, arguments)
+        for index, repeat, arguments in build(task, doc, prompts, settings, chat is not None)
+    )
+
+
+def contexts(
+    task: Task, doc: RenderedDoc, shots: Sequence[DocData], settings: Settings, chat: ChatTemplate | None
+) -> tuple[str, ...]:
+    """The prompts of a doc: one, or one per option where the options stand in the prompt."""
+    row = Row(task, doc.data, f"doc {doc.index}")
+    before = system_turn(settings.system, text_of(task.description, row), task.fewshot_delimiter)
+    for shot in shots:
+        before += render_example(task, shot)
+    prefix = text_of(task.gen_prefix, row)
+    questions, delimiter = ((doc.text,), task.target_delimiter) if doc.inputs is None else (doc.inputs, "")
+    prompts = []
+    for question in questions:
+        turns = (*before, *question_turns(question, prefix, delimiter))
+        if chat is None:
+            prompts.append(plain_text(turns))
+        else:
+            prompts.append(chat(chat_messages(turns, settings.fewshot_multiturn), not prefix))
+    return tuple(prompts)
+
+
+def _choice_requests(task: Task, doc: RenderedDoc, prompts: Prompts, settings: Settings, in_chat: bool) -> Requests:
+    delimiter = _delimiter_in_chat(task, doc) if in_chat else task.target_delimiter
+    choices = doc.choices or ()
+    if doc.inputs is None:
+        pairs = [(prompts[0], delimiter + choice) for choice in choices]
+    else:
+        pairs = [(prompt, delimiter + doc.references[0]) for prompt in prompts]
+    if any(metric.name == "acc_mutual_info" for metric in task.metrics):
+        pairs += [("", delimiter + choice) for choice in choices]
+    return ((index, 0, pair) for index, pair in enumerate(pairs))
+
+
+def _delimiter_in_chat(task: Task, doc: RenderedDoc) -> str:
+    """After a chat template's header nothing parts prompt and choice; after a begun reply the delimiter does."""
+    prefix = text_of(task.gen_prefix, Row(task, doc.data, f"doc {doc.index}"))
+    return task.target_delimiter if prefix and not ends_with_space(prefix) else ""
+
+
+def _target_request(task: Task, doc: RenderedDoc, prompts: Prompts, settings: Settings, in_chat: bool) -> Requests:
+    yield 0, 0, (prompts[0], doc.references[0])
+
+
+def _rolling_request(task: Task, doc: RenderedDoc, prompts: Prompts, settings: Settings, in_chat: bool) -> Requests:
+    yield 0, 0, (doc.references[0],)
+
+
+def _generation_requests(task: Task, doc: RenderedDoc, prompts: Prompts, settings: Settings, in_chat: bool) -> Requests:
+    kwargs = generation_kwargs(task, settings)
+    for repeat in range(task.repeats):
+        yield 0, repeat, (prompts[0], replace(kwargs, repeat=repeat))
+
+
+_REQUESTS: Mapping[OutputType, tuple[RequestKind, Callable[[Task, RenderedDoc, Prompts, Settings, bool], Requests]]] = (
+    MappingProxyType(
+        {
+            "multiple_choice": ("loglikelihood", _choice_requests),
+            "loglikelihood": ("loglikelihood", _target_request),
+            "loglikelihood_rolling": ("loglikelihood_rolling", _rolling_request),
+            "generate_until": ("generate_until", _generation_requests),
+        }
+    )
+)

@@ -1,0 +1,376 @@
+"""From a model's responses to one doc's scores.
+
+Filters, then the metrics of the task or its own `process_results`. Whatever a doc or a function of the task gets
+wrong becomes the doc's `error`; it never ends a run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+from typing import TypeAlias
+
+from pytest_llmeval._doc import RenderedDoc
+from pytest_llmeval._errors import LLMEvalError
+from pytest_llmeval._functions import call
+from pytest_llmeval._functions import name_of
+from pytest_llmeval._plain import plain
+from pytest_llmeval._plain import plain_or_text
+from pytest_llmeval._results import DocResult
+from pytest_llmeval._results import Pick
+from pytest_llmeval._results import nonfinite_in
+from pytest_llmeval._scoring import generation_score
+from pytest_llmeval._scoring.aggregations import Item
+from pytest_llmeval._scoring.choice import CHOICE_METRICS
+from pytest_llmeval._scoring.choice import PICKED_BY
+from pytest_llmeval._scoring.choice import ROLLING_METRICS
+from pytest_llmeval._scoring.choice import Answered
+from pytest_llmeval._scoring.choice import choice_scores
+from pytest_llmeval._scoring.choice import margin
+from pytest_llmeval._scoring.choice import pick
+from pytest_llmeval._scoring.choice import target_scores
+from pytest_llmeval._scoring.filters import Pipeline
+from pytest_llmeval._scoring.filters import pipeline
+from pytest_llmeval._scoring.means import misfit
+from pytest_llmeval._scoring.metric import Metric
+from pytest_llmeval._scoring.metric import aggregation_name
+from pytest_llmeval._scoring.metric import metrics_of
+from pytest_llmeval._scoring.metric import unlisted
+from pytest_llmeval._scoring.passk import CodeRunner
+from pytest_llmeval._task import DocFunction
+from pytest_llmeval._task import OutputType
+from pytest_llmeval._task import Task
+
+
+#: A doc's items by metric name.
+Scores: TypeAlias = Mapping[str, Item]
+
+
+def score_doc(
+    task: Task,
+    index: int,
+    doc: RenderedDoc,
+    responses: Sequence[Sequence[Any]],
+    *,
+    code_runner: CodeRunner | None = None,
+    keep_sample: bool = True,
+) -> DocResult:
+    """The scores of one doc.
+
+    `responses[i]`: the repeats' answers to the doc's i-th distinct request. There is one request per choice (for
+    `acc_mutual_info` followed by one per choice without its context), and a single one for the other output
+    types. `code_runner` runs the programs of pass@k. `keep_sample`: fill `sample` with what a sample file says of
+    target, responses and filtered responses.
+    """
+    if doc.problem is not None:
+        return DocResult(index, {}, error=doc.problem)
+    output = _OUTPUTS[task.output_type]
+    try:
+        given = [[_understood(output, response) for response in repeats] for repeats in responses]
+        scorer = _scorer(_Same(task))
+        filtered = {ready.name: [ready(repeats, doc.data) for repeats in given] for ready in scorer.pipelines}
+        scores = {name: scorer.scores(_Asked(doc, answers, code_runner)) for name, answers in filtered.items()}
+        _check_ranges(task, scores.values())
+    except LLMEvalError as error:
+        return DocResult(index, {}, error=str(error))
+    except ValueError as error:
+        return DocResult(index, {}, error=f"task {task.name}, doc {index}: {error}")
+    correct = scorer.judge(next(iter(scores.values())))
+    unusable = output.unusable(doc, given)
+    if unusable and task.process_results is not None:
+        scores = {name: _unknown(items) for name, items in scores.items()}
+    return DocResult(
+        doc=index,
+        scores=scores,
+        correct=False if unusable else correct,
+        nonfinite=unusable,
+        truncated=_count(responses, lambda response: getattr(response, "truncated", False)),
+        cut_off=_count(responses, lambda response: getattr(response, "finish_reason", None) == "length"),
+        tied=_is_tied(task, doc, given),
+        sample=_sample(doc, given, filtered) if keep_sample else None,
+    )
+
+
+def pick_of(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -> Pick | None:
+    """Which choice the model found likeliest, and by how much; None where a task has no choices to pick from."""
+    choices = doc.choices or ()
+    if task.output_type != "multiple_choice" or not choices:
+        return None
+    lls = [float(repeats[0][0]) for repeats in responses[: len(choices)]]
+    others = {name: values for name, values in choice_values(task, doc, responses).items() if name != "acc"}
+    return Pick(pick(lls), doc.gold, _margin(lls), {name: _margin(values) for name, values in others.items()})
+
+
+def choice_values(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -> dict[str, list[float]]:
+    """What each metric of the task that picks a choice picks it by; empty where none does, or nobody knows how."""
+    if task.output_type != "multiple_choice" or task.process_results is not None:
+        return {}
+    answered = _answered(doc, [_pair(repeats[0]) for repeats in responses])
+    return {name: PICKED_BY[name](answered) for name in _scorer(_Same(task)).metrics if name in PICKED_BY}
+
+
+def _is_tied(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -> bool:
+    """Whether the likeliest of a doc's choices has its equal: in half precision many do, of a broken model all."""
+    if task.output_type != "multiple_choice" or task.process_results is not None:
+        return False
+    lls = [float(repeats[0][0]) for repeats in responses[: len(doc.choices or ())]]
+    index = pick(lls)
+    return index >= 0 and margin(lls, index) == 0
+
+
+def _margin(values: Sequence[float]) -> float:
+    """Of the pick; 0 where there is none."""
+    index = pick(values)
+    return 0.0 if index < 0 else margin(values, index)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A doc with one filtered answer per distinct request."""
+
+    doc: RenderedDoc
+    answers: list[Any]
+    code_runner: CodeRunner | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Scorer:
+    """A task's filters and metrics, worked out once for all its docs."""
+
+    task: Task
+    pipelines: tuple[Pipeline, ...]
+    metrics: Mapping[str, Metric]
+
+    def scores(self, asked: _Asked) -> Scores:
+        """The items of one filter."""
+        if self.task.process_results is not None:
+            return _processed(self.task.process_results, asked, self.task, self.metrics)
+        return _OUTPUTS[self.task.output_type].scores(asked, self.metrics)
+
+    def judge(self, scores: Scores) -> bool | None:
+        """Whether the doc is right by the first score that is 0 or 1 and tells so; None if there is none."""
+        for name in [*(name for name in self.metrics if name in scores), *scores]:
+            metric = self.metrics.get(name)
+            # Of items that a function or a program gave only the value tells.
+            if (metric is None or metric.kind in ("right", "any")) and _is_0_or_1(scores[name]):
+                better_is_0 = metric is not None and metric.higher_is_better is False
+                return bool(scores[name]) is not better_is_0
+        return None
+
+
+class _Same:
+    """A key by identity: tasks hold mappings and so have no hash."""
+
+    __slots__ = ("task",)
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def __hash__(self) -> int:
+        return id(self.task)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.task is other.task
+
+
+@lru_cache(maxsize=256)
+def _scorer(same: _Same) -> _Scorer:
+    task = same.task
+    metrics = {metric.name: metric for metric in metrics_of(task)}
+    return _Scorer(task, tuple(map(pipeline, task.filters)), metrics)
+
+
+def _choice_items(asked: _Asked, metrics: Mapping[str, Metric]) -> Scores:
+    return choice_scores(_answered(asked.doc, asked.answers), [name for name in metrics if name in CHOICE_METRICS])
+
+
+def _answered(doc: RenderedDoc, answers: Sequence[Any]) -> Answered:
+    choices = doc.choices or ()
+    if len(answers) not in (len(choices), 2 * len(choices)) or not doc.gold:
+        raise ValueError(f"{len(answers)} answers to {len(choices)} choices, of which {len(doc.gold)} are right")
+    pairs = [_loglikelihood(answer) for answer in answers]
+    lls = [ll for ll, _ in pairs]
+    greedy = [is_greedy for _, is_greedy in pairs[: len(choices)]]
+    return Answered(lls[: len(choices)], greedy, choices, doc.gold, lls[len(choices) :])
+
+
+def _target_items(asked: _Asked, metrics: Mapping[str, Metric]) -> Scores:
+    items = target_scores([_loglikelihood(answer) for answer in asked.answers])
+    return {name: items[name] for name in metrics if name in items}
+
+
+def _loglikelihood(answer: Any) -> tuple[float, bool]:
+    if not isinstance(answer, tuple):
+        raise ValueError(f"the filter leaves {answer!r:.80} of a loglikelihood; end it in take_first")
+    ll, is_greedy = answer
+    return ll, is_greedy
+
+
+def _rolling_items(asked: _Asked, metrics: Mapping[str, Metric]) -> Scores:
+    (text,) = asked.doc.references
+    (ll,) = asked.answers
+    return {name: [ll, count(text)] for name, count in ROLLING_METRICS.items() if name in metrics}
+
+
+def _text_items(asked: _Asked, metrics: Mapping[str, Metric]) -> Scores:
+    doc = asked.doc
+    references = doc.references or tuple((doc.choices or ())[index] for index in doc.gold)
+    if not references:
+        raise ValueError("the doc has no right answer to compare with")
+    (prediction,) = asked.answers
+    scores: dict[str, Item] = {}
+    for metric in metrics.values():
+        if metric.code is not None:
+            scores |= metric.code.score(prediction, doc.text, references, doc.data, asked.code_runner)
+        else:
+            items = generation_score(metric, prediction, references)
+            given = {name: _item(name, item) for name, item in items.items()}
+            if metric.kind == "any":
+                for name, item in given.items():
+                    _check_shape(metric, name, item, "its function", "return that, or name an aggregation for it")
+            scores |= given
+    return scores
+
+
+def _processed(function: DocFunction, asked: _Asked, task: Task, metrics: Mapping[str, Metric]) -> Scores:
+    """What the task's own function makes of the answers, called as the format has it: (doc, answers) -> items.
+
+    It may leave a metric out of some docs, but not all that the task lists out of one.
+    """
+    source = f"process_results {name_of(function)}"
+    found = call(function, "process_results", dict(asked.doc.data), list(asked.answers))
+    if not isinstance(found, Mapping):
+        raise ValueError(f"{source} must return a dict by metric, got {found!r:.80}")
+    items = {str(name): _item(str(name), item) for name, item in found.items()}
+    listed = [spec.name for spec in task.metrics]
+    if listed and not any(name in items for name in listed):
+        raise ValueError(
+            f"{source} gave {dict(found)!r:.80}, which has no score for a metric of metric_list ({', '.join(listed)}): "
+            "return one under such a name"
+        )
+    for name, item in items.items():
+        if name in metrics:
+            # A doc needs one score at least.
+            mend = f"return that, or leave {name} out where a doc has none" if len(listed) > 1 else "return that"
+            _check_shape(metrics[name], name, item, source, mend)
+        else:
+            mend = "return that, leave it out, or list it in metric_list with an aggregation that takes it"
+            _check_shape(unlisted(name), name, item, source, mend)
+    return items
+
+
+def _check_shape(metric: Metric, name: str, item: Item, source: str, mend: str) -> None:
+    """Raises ValueError for what a function of the task gives if the metric's aggregation cannot work with it."""
+    if needed := misfit(metric, item):
+        aggregation = aggregation_name(metric)
+        raise ValueError(f"metric {name}: {source} gave {item!r:.80}, and {aggregation} needs {needed}: {mend}")
+
+
+def _item(name: str, item: Any) -> Item:
+    try:
+        return plain(item)
+    except TypeError as error:
+        raise ValueError(f"metric {name}: {error}") from None
+
+
+def _check_ranges(task: Task, scores: Iterable[Scores]) -> None:
+    """Raises ValueError for a score that lies where the task says that none does; NaN is told in another way."""
+    for name, (low, high) in task.ranges.items():
+        for item in (items[name] for items in scores if name in items):
+            if isinstance(item, int | float) and (item < low or item > high):
+                raise ValueError(f"metric {name}: {item} is outside of metadata.ranges, [{low:g}, {high:g}]")
+
+
+def _is_0_or_1(item: Item) -> bool:
+    return isinstance(item, int | float) and item in (0, 1)
+
+
+def _unknown(scores: Scores) -> Scores:
+    """Numbers that a function of the task made of NaN say nothing: argmax of NaN is 0, which may be right."""
+    return {name: math.nan if isinstance(item, int | float) else item for name, item in scores.items()}
+
+
+def _count(responses: Sequence[Sequence[Any]], which: Callable[[Any], bool]) -> int:
+    return sum(bool(which(response)) for repeats in responses for response in repeats)
+
+
+def _sample(doc: RenderedDoc, given: list[list[Any]], filtered: Mapping[str, list[Any]]) -> dict[str, Any]:
+    return {
+        "target": plain_or_text(doc.target),
+        "resps": plain_or_text(given),
+        "filtered_resps": {name: plain_or_text(answers) for name, answers in filtered.items()},
+    }
+
+
+def _bad_number(doc: RenderedDoc, given: list[list[Any]]) -> str:
+    """The first log-likelihood that is no usable number, by its name; impossible is one."""
+    lls = (response[0] if isinstance(response, tuple) else response for repeats in given for response in repeats)
+    return next((name for ll in lls if ll != -math.inf and (name := nonfinite_in(ll))), "")
+
+
+def _no_choice(doc: RenderedDoc, given: list[list[Any]]) -> str:
+    """Why a model has no pick among choices, empty if it has one."""
+    lls = [repeats[0][0] for repeats in given]
+    choices = doc.choices or ()
+    answered = Answered(lls[: len(choices)], (), choices, doc.gold, lls[len(choices) :])
+    return _bad_number(doc, given) or ("" if answered.usable else "-inf for every choice")
+
+
+def _understood(output: _Output, response: Any) -> Any:
+    """A response as a plain value. Raises ValueError if a model answers something else."""
+    try:
+        return output.response(response)
+    except (TypeError, ValueError, IndexError):
+        raise ValueError(f"the model answered {response!r:.80}, expected {output.expected}") from None
+
+
+def _pair(response: Any) -> tuple[float, bool]:
+    logprob, greedy = response
+    return _logprob(logprob), bool(greedy)
+
+
+def _logprob(response: Any) -> float:
+    """A number, but none of a probability clearly above 1; an infinite one is no number, which is told elsewhere."""
+    if isinstance(response, str | bytes) or _ROUNDING < (value := float(response)) < math.inf:
+        raise ValueError(response)
+    return value
+
+
+def _text(response: Any) -> str:
+    if not isinstance(response, str):
+        raise TypeError(response)
+    return str(response)
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """What an output type does with responses.
+
+    `response` makes one plain, `expected` says what it should be; `scores` gives a filter's items; `unusable` names
+    what the model gave for a doc instead of a usable number, if it gave none.
+    """
+
+    response: Callable[[Any], Any]
+    expected: str
+    scores: Callable[[_Asked, Mapping[str, Metric]], Scores]
+    unusable: Callable[[RenderedDoc, list[list[Any]]], str]
+
+
+#: Sums of logarithms of probabilities may end up this far above 0.
+_ROUNDING = 1e-3
+
+_OUTPUTS: Mapping[OutputType, _Output] = MappingProxyType(
+    {
+        "multiple_choice": _Output(_pair, "(logprob of 0 or less, is_greedy)", _choice_items, _no_choice),
+        "loglikelihood": _Output(_pair, "(logprob of 0 or less, is_greedy)", _target_items, _bad_number),
+        "loglikelihood_rolling": _Output(_logprob, "a logprob of 0 or less", _rolling_items, _bad_number),
+        "generate_until": _Output(_text, "a text", _text_items, lambda doc, given: ""),
+    }
+)

@@ -1,0 +1,267 @@
+"""``--llmeval-bisect GOOD BAD``: which saved checkpoint is the first on which a selected gate fails.
+
+Which model is asked next depends on the last verdict, and pytest parametrizes before anything runs. So the search
+is a run loop of its own over the gate items: it loads one checkpoint after the other, has each gate's docs answered
+and judges it as any run does. No test is run; each checkpoint is reported as one, for JUnit files and the like.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+
+from pytest_llmeval._errors import SettingError
+from pytest_llmeval._lm import LM
+from pytest_llmeval._models.history import first_bad
+from pytest_llmeval._report import append_lines
+from pytest_llmeval._session.items import gate_of
+from pytest_llmeval._session.needed_docs import score_scope
+from pytest_llmeval._session.run import owner_of
+from pytest_llmeval._session.session import Session
+from pytest_llmeval._task import Group
+from pytest_llmeval._task import Task
+from pytest_llmeval._verdicts import Verdict
+
+
+#: How many docs, or gates, a line names before it only counts them.
+_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One checkpoint, judged. `verdicts`: node id -> verdict; `failed` are those of gates that make it bad."""
+
+    name: str
+    verdicts: dict[str, Verdict]
+    failed: tuple[str, ...]
+
+    @property
+    def outcome(self) -> str:
+        return "bad" if self.failed else "good"
+
+    def lines(self) -> Iterator[str]:
+        counts = {
+            "failed": len(self.failed),
+            "passed": sum(verdict.outcome == "passed" for verdict in self.verdicts.values()),
+            "inconclusive": len(self._open()),
+        }
+        told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+        yield f"{self.name}: {self.outcome} (gates: {told})"
+        yield from (f"  gate failed: {nodeid}: {self.verdicts[nodeid].sentence}" for nodeid in self.failed)
+        for nodeid in self._open():
+            yield f"  gate inconclusive, taken as not failing: {nodeid}: {self.verdicts[nodeid].sentence}"
+
+    def _open(self) -> list[str]:
+        found = [nodeid for nodeid, verdict in self.verdicts.items() if verdict.outcome == "inconclusive"]
+        return [nodeid for nodeid in found if nodeid not in self.failed]
+
+
+class UndecidedError(Exception):
+    """A checkpoint cannot be judged, or the search has no ground to stand on; the message says why."""
+
+
+class Bisection:
+    """The part of the plugin that runs a search. Raises SettingError where it cannot: under xdist."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.names = [choice.name for choice in session.models.choices]
+        self.conclusion: list[str] = []
+        if session.config.getoption("dist", "no") != "no":
+            raise SettingError("--llmeval-bisect: loads one checkpoint after the other; run it without -n")
+        if session.reference.updating:
+            raise SettingError(
+                "--llmeval-update-baseline: writes the answers of one model; run it without --llmeval-bisect"
+            )
+
+    @pytest.hookimpl(trylast=True)  # after -m and -k, which choose the gates
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        others = [item for item in items if owner_of(item) is None]
+        if others and not self._looks_only():
+            config.hook.pytest_deselected(items=others)
+            items[:] = [item for item in items if owner_of(item) is not None]
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        if self._looks_only():
+            return
+        if not any(gate_of(item) for item in session.items):
+            raise pytest.UsageError("--llmeval-bisect: no gate is selected, and gates are what tells good from bad")
+        if any(len(item._fixtureinfo.name2fixturedefs["llmeval_model"]) > 1 for item in session.items):  # type: ignore[attr-defined]
+            raise pytest.UsageError(
+                "--llmeval-bisect: loads checkpoints by itself, but a conftest.py overrides the fixture llmeval_model; "
+                "register a scheme for such models (hook pytest_llmeval_register_models) and leave the fixture away"
+            )
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        if self._looks_only():
+            return None
+        if session.testsfailed:
+            raise session.Interrupted("a task file could not be collected: its gates would be missing")
+        # No item runs with the model of its own that a report could miss.
+        self.session.selected_gates = []
+        self.session.evaluation.expect_several_models()
+        try:
+            found = self._search(session.items)
+        except UndecidedError as error:
+            self.conclusion.append(f"no first bad checkpoint found: {error}")
+            found = False
+        session.testsfailed += not found
+        return True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """Steps are counted as good and bad; their lines are written already."""
+        outcome = getattr(report, "llmeval_step", None)
+        return outcome and (outcome, "", "")
+
+    @pytest.hookimpl(trylast=True)  # behind the tables
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+        if not self.conclusion:
+            return
+        terminalreporter.write_sep("=", "llmeval: bisect")
+        for line in self.conclusion:
+            terminalreporter.write_line(line, bold=True)
+        try:
+            append_lines(["## llmeval: bisect\n", *(f"{line}  " for line in self.conclusion), ""], os.environ)
+        except SettingError as error:
+            self.session.unsound = True
+            terminalreporter.write_line(f"ERROR: {error}", red=True)
+
+    def _looks_only(self) -> bool:
+        return bool(self.session.config.option.collectonly or self.session.looks_only)
+
+    def _search(self, items: Sequence[pytest.Item]) -> bool:
+        """Whether the first bad one is known, and not only that it is one of a few. Raises UndecidedError."""
+        count = len(self.names)
+        steps: dict[int, Step] = {}
+        gates = sum(gate_of(item) is not None for item in items)
+        most = 2 + math.ceil(math.log2(count - 1))
+        self._write(
+            f"bisect: {count} checkpoints from {self.names[0]} to {self.names[-1]}, {_many(gates, 'gate')}; "
+            f"at most {most} are loaded"
+        )
+
+        def is_bad(place: int) -> bool:
+            steps[place] = step = self._step(self.names[place], items)
+            return bool(step.failed)
+
+        def is_bad_if_judged(place: int) -> bool | None:
+            try:
+                return is_bad(place)
+            except UndecidedError as error:
+                self._write(f"{error}; left out")
+                return None
+
+        if is_bad(0):
+            raise UndecidedError(f"GOOD {self.names[0]} fails {_gates(steps[0])}")
+        if not is_bad(count - 1):
+            raise UndecidedError(f"BAD {self.names[-1]} fails no gate")
+        good, bad = first_bad(count, is_bad_if_judged)
+        unjudged = self.names[good + 1 : bad]
+        self.conclusion += self._conclude(steps[good], steps[bad], unjudged, items)
+        return not unjudged
+
+    def _step(self, name: str, items: Sequence[pytest.Item]) -> Step:
+        """One checkpoint loaded, judged, reported, and given back. Raises UndecidedError."""
+        try:
+            with contextmanager(self.session.models.serve)(name) as lm:
+                verdicts = self._verdicts(name, lm, items)
+        except UndecidedError:
+            raise
+        except (pytest.fail.Exception, Exception) as error:  # whatever a model of the user's raises
+            raise UndecidedError(f"{name} cannot be judged: {error or type(error).__name__}") from error
+        failed = [nodeid for nodeid, verdict in verdicts.items() if self.session.failed(verdict)]
+        step = Step(name, verdicts, tuple(failed))
+        for line in step.lines():
+            self._write(line)
+        self._report(step)
+        return step
+
+    def _report(self, step: Step) -> None:
+        """Count the step as a test that passed: that a checkpoint is bad is what was asked, no failure of the run."""
+        nodeid = f"bisect::{step.name}"
+        phases: tuple[Literal["call", "teardown"], ...] = ("call", "teardown")
+        for when in phases:
+            report = pytest.TestReport(nodeid, ("bisect", None, step.name), {}, "passed", None, when)
+            if when == "call":
+                report.user_properties.append(("outcome", step.outcome))
+                report.llmeval_step = step.outcome  # type: ignore[attr-defined]
+            self.session.config.hook.pytest_runtest_logreport(report=report)
+
+    def _verdicts(self, name: str, lm: LM, items: Sequence[pytest.Item]) -> dict[str, Verdict]:
+        session, verdicts = self.session, {}
+        session.name_model(name, lm)
+        for gate in filter(None, map(gate_of, items)):
+            session.join_family(name, gate.owner, gate.gate)
+        for item in items:
+            owner, found = owner_of(item), gate_of(item)
+            if owner is None or session.excuse(owner, found.gate if found else None):
+                continue
+            score_scope(session, owner, name, lm, gate=found.gate if found else None)
+            if found is None:
+                continue
+            # A gate that fails for lack of answers says nothing of the checkpoint.
+            proven = session.proof(owner, name, found.gate)
+            if lacking := (None if proven else session.missing(owner, name)) or self._refused(owner, name):
+                raise UndecidedError(f"{name} cannot be judged: {item.nodeid}: {lacking}")
+            if found.gate.compares:
+                session.noise.measure(lm, name, session.leaves(owner))
+            for other in session.relatives(owner, name, found.gate):
+                score_scope(session, other, name, lm)
+                session.noise.measure(lm, name, session.leaves(other))
+            verdicts[item.nodeid] = session.verdict(owner, name, found.gate)
+        if not verdicts:
+            raise UndecidedError("no selected gate has its data")
+        return verdicts
+
+    def _refused(self, owner: Task | Group, name: str) -> str | None:
+        """How many docs of a scope have no answer, and why the first of them has none."""
+        results = [
+            r
+            for task in self.session.leaves(owner)
+            for r in self.session.evaluation.ledger.of(name, task.name).values()
+        ]
+        errors = [result.error for result in results if result.error is not None]
+        return f"{_many(len(errors), 'doc')} could not be evaluated: {errors[0]}" if errors else None
+
+    def _conclude(self, good: Step, bad: Step, unjudged: Sequence[str], items: Sequence[pytest.Item]) -> Iterator[str]:
+        doubt = f", or one before it that cannot be judged: {_named(unjudged)}" if unjudged else ""
+        yield f"first bad: {bad.name} ({_gates(bad)}){doubt}; last good: {good.name}"
+        owners = [owner for item in items if item.nodeid in bad.failed and (owner := owner_of(item))]
+        leaves = {task.name: task for owner in owners for task in self.session.leaves(owner)}
+        lost = {name: docs for name, task in leaves.items() if (docs := self._lost(task, good.name, bad.name))}
+        if lost:
+            total = sum(map(len, lost.values()))
+            yield f"look at: {_many(total, 'answer')} right on {good.name} and wrong on {bad.name}:"
+            yield from (f"  {name}: docs {_named([str(doc) for doc in docs])}" for name, docs in lost.items())
+
+    def _lost(self, task: Task, good: str, bad: str) -> list[int]:
+        before, after = (self.session.evaluation.ledger.of(variant, task.name) for variant in (good, bad))
+        return [doc for doc in before if before[doc].correct and doc in after and after[doc].correct is False]
+
+    def _write(self, line: str) -> None:
+        reporter = self.session.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.ensure_newline()
+            reporter.write_line(line)
+
+
+def _gates(step: Step) -> str:
+    return _named(step.failed)
+
+
+def _named(parts: Sequence[str]) -> str:
+    more = f", and {len(parts) - _NAMED} more" if len(parts) > _NAMED else ""
+    return ", ".join(parts[:_NAMED]) + more
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + "s" * (count != 1)

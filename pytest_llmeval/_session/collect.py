@@ -1,0 +1,305 @@
+"""A task file as a pytest module: its docs are items, its gates are items.
+
+`TaskModule._getobj` ("may be overwritten by subclasses") hands pytest a synthetic module of a few functions;
+`pytest_generate_tests` parametrizes them. So fixtures, parametrized or overridden ones included, work as they do
+in any module, and nothing private of pytest is touched beyond `item.callspec`.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+import warnings
+from collections.abc import Callable
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_llmeval._errors import DataError
+from pytest_llmeval._errors import LLMEvalError
+from pytest_llmeval._errors import LLMEvalWarning
+from pytest_llmeval._errors import SettingError
+from pytest_llmeval._evaluation.evaluation import OpenTask
+from pytest_llmeval._session.file_patterns import pass_by
+from pytest_llmeval._session.file_patterns import wants
+from pytest_llmeval._session.items import DocItem
+from pytest_llmeval._session.items import GateItem
+from pytest_llmeval._session.items import doc_of
+from pytest_llmeval._session.items import gate_of
+from pytest_llmeval._session.items import variant_of
+from pytest_llmeval._session.options import origin_of
+from pytest_llmeval._session.run import run_doc
+from pytest_llmeval._session.run import run_gate
+from pytest_llmeval._session.run import run_score
+from pytest_llmeval._session.session import Session
+from pytest_llmeval._session.session import inline_tasks
+from pytest_llmeval._task import Group
+from pytest_llmeval._task import Task
+from pytest_llmeval._taskfile import looks_like_task
+from pytest_llmeval._taskfile.lint import Finding
+from pytest_llmeval._taskfile.lint import lint
+
+
+#: A fixture that takes none of these cannot know of the models that the command line names.
+LOOKS_AT_NAMES = frozenset({"llmeval_model", "llmeval_model_name", "request", "pytestconfig"})
+#: How many task files could not be collected.
+BROKEN = pytest.StashKey[int]()
+
+
+class TaskModule(pytest.Module):
+    """One task or group file."""
+
+    llmeval_session: Session
+    #: What the file holds, once collected.
+    found: Task | Group
+    docs: list[DocItem]
+    gates: list[GateItem]
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        try:
+            self.found = self.llmeval_session.registry.load(self.path)
+            functions = self._functions()
+        except (LLMEvalError, LLMEvalWarning) as error:  # a warning is raised where the user's filters say so
+            self.config.stash[BROKEN] = self.config.stash.get(BROKEN, 0) + 1
+            raise self.CollectError(str(error)) from None
+        self.add_names()
+        self.synthetic = types.ModuleType(self.path.stem)
+        for function in functions:
+            setattr(self.synthetic, function.__name__, self._placed(function))
+        yield from super().collect()
+
+    def _getobj(self) -> types.ModuleType:
+        return self.synthetic
+
+    def llmeval_generate(self, metafunc: pytest.Metafunc) -> None:
+        """Parametrize the functions of this module."""
+        if "llmeval_doc" in metafunc.fixturenames:
+            metafunc.parametrize("llmeval_doc", self.docs, ids=[doc.id for doc in self.docs])
+        elif "llmeval_gate" in metafunc.fixturenames:
+            metafunc.parametrize("llmeval_gate", self.gates, ids=[gate.id for gate in self.gates])
+
+    def tasks(self) -> tuple[Task, ...]:
+        """The tasks that are written in this file (inline ones of a group included)."""
+        if isinstance(self.found, Task):
+            return (self.found,)
+        return tuple(inline_tasks(self.found))
+
+    def add_names(self) -> None:
+        """Make every name that selects the tasks of this file a registered marker of the module.
+
+        Called again when all files are collected: groups found later add theirs.
+        """
+        known = {mark.name for mark in self.iter_markers()}
+        for name in self.llmeval_session.registry.markers(self.found):
+            if name not in known and re.fullmatch(r"[^\W_][^:(]*", name):
+                self.config.addinivalue_line("markers", f"{name}: language-model task, tag or group")
+                self.add_marker(name)
+                self.add_marker(pytest.mark.llmeval(group=name))
+        if not any(mark.kwargs.get("task") for mark in self.iter_markers("llmeval")):
+            for task in self.tasks():
+                self.add_marker(pytest.mark.llmeval(task=task.name))
+
+    def _functions(self) -> list[Callable[..., None]]:
+        """The test functions of the module, in the order in which they run."""
+        session = self.llmeval_session
+        self.gates = [GateItem(gate.id, self.found, gate) for gate in session.gates_of(self.found)]
+        session.collected[self.found.name] = self.found
+        self.docs = []
+        if session.lint_only:
+            return [_lint_function(session, [f for task in self.tasks() for f in self._findings(task, None)])]
+        functions: list[Callable[..., None]] = []
+        for task in self.tasks():
+            session.collected[task.name] = task
+            prefix = "" if task is self.found else f"{task.name}-"
+            if prefix:
+                self.gates += [GateItem(prefix + gate.id, task, gate) for gate in session.gates_of(task)]
+            if reason := session.refusal(task):
+                functions.append(_skipping("code", reason))
+                continue
+            try:
+                opened = session.evaluation.open(task)
+                if not (self.config.option.collectonly or session.looks_only):
+                    opened.check_examples()
+            except DataError as error:
+                session.lacking[task.name] = str(error)
+                functions.append(_data_function(session, str(error)))
+                continue
+            self._report(self._findings(task, opened))
+            session.with_docs.add(task.name)
+            self.docs += [DocItem(f"{prefix}{index}", opened, index) for index in session.in_order(opened)]
+        if self.docs:
+            functions.append(_doc_function(session))
+        if self.gates:
+            functions.append(_gate_function(session))
+        elif isinstance(self.found, Group):
+            functions.append(_score_function(session, self.found))
+        return functions
+
+    def _findings(self, task: Task, opened: OpenTask | None) -> list[Finding]:
+        return lint(task, None if opened is None else opened.docs.columns)
+
+    def _report(self, findings: list[Finding]) -> None:
+        """Errors end the collection of this file; warnings are pytest's, or errors as well if asked for."""
+        errors = [f for f in findings if f.severity == "error" or self.llmeval_session.settings.strict]
+        if errors:
+            raise LLMEvalError("\n".join(str(finding) for finding in errors))
+        for finding in findings:
+            warnings.warn_explicit(str(finding), LLMEvalWarning, str(finding.path), finding.line or 1)
+
+    def _placed(self, function: Callable[..., None]) -> Callable[..., None]:
+        """The function as if written in the task file: pytest then shows that place in reports and annotations."""
+        lines = {"gate": [line for _, line in self.found.gates], "doc": [self.found.line_of("doc_to_text")]}
+        line = next(iter(lines.get(function.__name__, [])), 1)
+        function.__code__ = function.__code__.replace(co_filename=str(self.path), co_firstlineno=line)
+        function.__module__ = self.synthetic.__name__
+        # Whatever the user's python_functions is, these are tests.
+        function.__test__ = True  # type: ignore[attr-defined]
+        return function
+
+
+# The functions ask the session for their item: a `request` fixture would cost every doc some 20 us.
+def _doc_function(session: Session) -> Callable[..., None]:
+    def doc(llmeval_doc: DocItem, llmeval_model: Any) -> None:
+        run_doc(session, session.item, llmeval_doc.opened, llmeval_doc.index, llmeval_model)
+
+    return doc
+
+
+def _gate_function(session: Session) -> Callable[..., None]:
+    def gate(llmeval_gate: GateItem, llmeval_model: Any) -> None:
+        run_gate(session, session.item, llmeval_gate.owner, llmeval_gate.gate, llmeval_model)
+
+    marked: Callable[..., None] = pytest.mark.llmeval_gate(gate)
+    return marked
+
+
+def _score_function(session: Session, group: Group) -> Callable[..., None]:
+    def score(llmeval_model: Any) -> None:
+        run_score(session, session.item, group, llmeval_model)
+
+    return score
+
+
+def _data_function(session: Session, reason: str) -> Callable[..., None]:
+    if session.missing_data == "skip":
+        return _skipping("data", reason)
+
+    def data() -> None:
+        pytest.fail(reason, pytrace=False)
+
+    return data
+
+
+def _skipping(name: str, reason: str) -> Callable[..., None]:
+    def skipping() -> None:
+        pytest.skip(reason)
+
+    skipping.__name__ = name
+    return skipping
+
+
+def _lint_function(session: Session, findings: list[Finding]) -> Callable[..., None]:
+    def lint() -> None:
+        if any(finding.severity == "error" or session.settings.strict for finding in findings):
+            pytest.fail("\n".join(str(finding) for finding in findings), pytrace=False)
+        for finding in findings:
+            warnings.warn_explicit(str(finding), LLMEvalWarning, str(finding.path), finding.line or 1)
+
+    return lint
+
+
+def order(items: list[pytest.Item]) -> None:
+    """Put every item that looks at a whole group right after the last item of its model.
+
+    A plain "groups last" would make pytest set up each model twice.
+    """
+    groups = {item for item in items if _is_group_item(item)}
+    if not groups:
+        return
+    last: dict[str, int] = {}
+    rest = [item for item in items if item not in groups]
+    for position, item in enumerate(rest):
+        if isinstance(item.parent, TaskModule):
+            last[variant_of(item)] = position
+    places = {item: (position, 0) for position, item in enumerate(rest)}
+    places.update({item: (last.get(variant_of(item), len(rest)), 1) for item in groups})
+    items.sort(key=places.__getitem__)
+
+
+def _is_group_item(item: pytest.Item) -> bool:
+    module = item.parent
+    return isinstance(module, TaskModule) and isinstance(module.found, Group) and doc_of(item) is None
+
+
+def usage_problem(session: Session, items: Iterable[pytest.Item]) -> str | None:
+    """What keeps the selected items from being run as asked, as far as that is known without loading a model."""
+    if session.problem:
+        return session.problem
+    if idle := session.idle_problem():
+        return idle
+    if session.config.option.collectonly or session.looks_only:
+        return None
+    needed = list(items)
+    try:
+        if any("llmeval_model_name" in getattr(item, "fixturenames", ()) for item in needed):
+            session.models.check()
+        _check_served(session, needed)
+        if any(isinstance(item.parent, TaskModule) for item in needed):
+            session.reference.check([choice.name for choice in session.models.choices])
+            _check_noise(session, needed)
+    except SettingError as error:
+        return str(error)
+    return None
+
+
+def _check_served(session: Session, items: Iterable[pytest.Item]) -> None:
+    """Raise SettingError if models are named on the command line and an item's fixture would not look at them."""
+    named = session.config.getoption("llmeval_model")
+    for item in items if named else ():
+        # Items of other plugins need not have fixtures.
+        fixtures = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
+        models = fixtures.get("llmeval_model", ())
+        if len(models) > 1 and LOOKS_AT_NAMES.isdisjoint(models[-1].argnames):
+            raise SettingError(
+                f"--llmeval-model: {named[0]} would not be used, for a conftest.py overrides the fixture "
+                "llmeval_model; let that take llmeval_model (the loaded model) or llmeval_model_name (its name), or "
+                "leave the option away"
+            )
+
+
+def _check_noise(session: Session, items: Iterable[pytest.Item]) -> None:
+    """Raise SettingError if a noise floor is asked for on the command line and no gate would look at it."""
+    origin = origin_of(session.config, "noise")
+    compares = any(found.gate.compares for item in items if (found := gate_of(item)))
+    if session.noise.asked_for and origin.startswith("--") and not compares:
+        raise SettingError(
+            f"{origin}: no selected gate compares with the baseline: add one, e.g. "
+            "--llmeval-fail-on '*.acc >= baseline - 0.02 @ 0.95'"
+        )
+
+
+def module_for(
+    path: Path, parent: pytest.Collector, session_of: Callable[[pytest.Config], Session]
+) -> TaskModule | None:
+    """The module of a YAML file that is ours; None for a stranger's."""
+    named = parent.session.isinitpath(path)
+    if not named and not wants(parent.config, path):
+        pass_by(parent.config, path)
+        return None
+    if not named and not looks_like_task(path):
+        return None
+    module = TaskModule.from_parent(parent, path=path)
+    module.llmeval_session = session_of(parent.config)
+    return module
+
+
+def tolerate_broken_files(session: pytest.Session) -> None:
+    """Let the run go on if nothing but task files failed to be collected: one bad task must not stop the others.
+
+    The failures are reported and counted all the same.
+    """
+    failed = session.config.stash.get(BROKEN, 0)
+    if failed and session.testsfailed == failed:
+        session.config.option.continue_on_collection_errors = True

@@ -1,0 +1,131 @@
+"""The hooks that pytest calls while items of ours are collected, run and reported."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from pytest_llmeval._prompts import generation_kwargs
+from pytest_llmeval._report.files import prepare_output
+from pytest_llmeval._session import collect
+from pytest_llmeval._session import listing
+from pytest_llmeval._session import xdist
+from pytest_llmeval._session.baseline import Reference
+from pytest_llmeval._session.models import Models
+from pytest_llmeval._session.options import value_of
+from pytest_llmeval._session.run import OUTCOME
+from pytest_llmeval._session.run import RECORD
+from pytest_llmeval._session.run import hide_own_frames
+from pytest_llmeval._session.run import owner_of
+from pytest_llmeval._session.run import remember_unjudged
+from pytest_llmeval._session.session import SESSION
+from pytest_llmeval._session.session import Session
+from pytest_llmeval._session.session import is_worker
+from pytest_llmeval._session.summary import close
+from pytest_llmeval._settings import Settings
+from pytest_llmeval._task import Task
+
+
+#: How an outcome of ours is counted and printed: (category, letter, word). A correct answer stays in pytest's own
+#: category, so that -rp and a green summary work; only what deserves a look has one of its own.
+STATUS = {
+    "correct": ("passed", ".", "CORRECT"),
+    "scored": ("passed", ".", "SCORED"),
+    "wrong": ("wrong", "w", ("WRONG", {"yellow": True})),
+    "inconclusive": ("inconclusive", "i", ("INCONCLUSIVE", {"yellow": True})),
+}
+
+
+def session_of(config: pytest.Config, settings: Settings, models: Models) -> Session:
+    """The session of this run; the first call makes it and registers these hooks."""
+    if SESSION not in config.stash:
+        config.stash[SESSION] = session = Session(config, settings, models)
+        config.pluginmanager.register(Running(session), "llmeval-running")
+    return config.stash[SESSION]
+
+
+def check_before_the_work(config: pytest.Config, settings: Settings, models: Models) -> None:
+    """What would only show after hours: a folder that cannot be written, a baseline or generation setting of no use.
+
+    Raises SettingError.
+    """
+    if folder := value_of(config, "output"):
+        prepare_output(config.invocation_params.dir / folder)
+    if config.getoption("llmeval_baseline") is not None:
+        Reference(config, settings).check([choice.name for choice in models.choices])
+    generation_kwargs(Task("any", Path(), "generate_until", None, None), settings)
+
+
+class Running:
+    """Registered once a task file is there to be run."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.on_worker = is_worker(session.config)
+
+    @pytest.hookimpl(tryfirst=True)  # before -m and -k look at markers
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for module in {item.parent for item in items if isinstance(item.parent, collect.TaskModule)}:
+            module.add_names()
+        collect.order(items)
+
+    @pytest.hookimpl(tryfirst=True)  # before a worker of xdist says that it is ready
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.session.select(session.items)
+        collect.tolerate_broken_files(session)
+        problem = collect.usage_problem(self.session, session.items)
+        if is_worker(session.config):
+            xdist.publish_collection(self.session, session.items, problem)
+        elif problem:
+            raise pytest.UsageError(problem)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        return listing.show_instead_of_running(self.session, session.items)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+        self.session.item = item
+        if not self.on_worker or owner_of(item) is None:
+            return None
+        xdist.run_silently(item, nextitem)
+        return True
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        if call.excinfo is not None and isinstance(item.parent, collect.TaskModule):
+            hide_own_frames(call.excinfo)
+            remember_unjudged(self.session, item, call.excinfo.value)
+        report = yield
+        if call.when == "call" and (outcome := item.stash.get(OUTCOME, None)):
+            report.llmeval_outcome = outcome  # type: ignore[attr-defined]
+            if self.on_worker and (record := item.stash.get(RECORD, None)):
+                variant, task, result = record
+                report.llmeval = [variant, task, result.to_list()]  # type: ignore[attr-defined]
+        return report
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, object] | None:
+        outcome = getattr(report, "llmeval_outcome", None)
+        if outcome == "error":
+            return "error", "E", "ERROR"
+        return STATUS.get(outcome) if outcome and report.passed else None
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+        # Workers have a terminal summary too, which nobody sees; after a usage error there is nothing to sum up.
+        if not self.on_worker and exitstatus != pytest.ExitCode.USAGE_ERROR:
+            close(self.session, terminalreporter)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)  # around the terminal's summary, which may find the run unsound
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
+        if self.on_worker:
+            xdist.publish_results(self.session)
+        stopped = session.shouldfail or session.shouldstop
+        self.session.cut_short = bool(stopped) or session.exitstatus == pytest.ExitCode.INTERRUPTED
+        yield
+        if self.session.unsound and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,0 +1,310 @@
+"""What is odd about a task that can be read: told from its file, and from the names of its data's columns.
+
+An "error" will go wrong for every doc, or for most. A "warning" is probably not what was meant, but works; under
+``--llmeval-strict`` it is an error as well. Unknown keys, filters, metrics and the like never get here: such a
+file is not read at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from typing import TypeAlias
+
+import jinja2
+from jinja2 import nodes
+
+from pytest_llmeval import _template
+from pytest_llmeval._errors import TemplateError
+from pytest_llmeval._scoring import METRIC_NAMES
+from pytest_llmeval._scoring import Metric
+from pytest_llmeval._scoring import doc_mean
+from pytest_llmeval._scoring import filters
+from pytest_llmeval._scoring import metrics_of
+from pytest_llmeval._task import FewshotSpec
+from pytest_llmeval._task import Field
+from pytest_llmeval._task import FilterStep
+from pytest_llmeval._task import Task
+from pytest_llmeval._taskfile.fields import ConstantIndices
+from pytest_llmeval._taskfile.generation import resolve
+from pytest_llmeval._taskfile.typed import did_you_mean
+
+
+Severity: TypeAlias = Literal["error", "warning"]
+
+#: A single-braced name, as `str.format` has it: plain text to Jinja.
+_FORMAT_FIELD = re.compile(r"(?<!\{)\{([A-Za-z_]\w*)\}(?!\})")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something odd in a task file. `line` is None where the key comes from an included file."""
+
+    path: Path
+    line: int | None
+    key: str
+    message: str
+    severity: Severity
+
+    def __str__(self) -> str:
+        place = str(self.path) if self.line is None else f"{self.path}:{self.line}"
+        return f"{place}: {self.key}: {self.message}"
+
+
+#: Key, message and severity: a finding without its place.
+_Odd: TypeAlias = tuple[str, str, Severity]
+
+
+def lint(task: Task, columns: Sequence[str] | None = None) -> list[Finding]:
+    """Everything odd about a task. `columns` are those of its evaluated split, None if they are not known."""
+    found = [odd for check in _CHECKS for odd in check(task)]
+    for field in _fields(task):
+        found += _check_field(field, columns)
+    for field in _fields(task.fewshot):
+        # The examples may come from data of other columns.
+        found += _check_field(field, None)
+    found += _check_samples(task)
+    if task.cluster is not None and columns is not None and task.cluster not in columns:
+        listed = ", ".join(columns)
+        found.append(("metadata.cluster", f"the data has no column {task.cluster!r} (it has: {listed})", "error"))
+    return [Finding(task.path, _line(task, key), key, message, severity) for key, message, severity in found]
+
+
+def _line(task: Task, key: str) -> int | None:
+    """The line of a key, or of the one that it is part of."""
+    return next((task.lines[one] for one in (key, re.split(r"[.\[]", key)[0]) if one in task.lines), None)
+
+
+def _fields(owner: Task | FewshotSpec) -> list[Field]:
+    names = ("description", "doc_to_text", "doc_to_target", "doc_to_choice", "gen_prefix")
+    found = [getattr(owner, name, None) for name in names]
+    return [field for field in found if field is not None]
+
+
+def _check_field(field: Field, columns: Sequence[str] | None) -> Iterator[_Odd]:
+    """A template that cannot be compiled, asks for what is not there, or puts nothing in."""
+    if field.text is None or field.text in (columns or ()):
+        return
+    try:
+        fields = _template.fields(field.text, place=field.key)
+    except TemplateError as error:
+        yield field.key, str(error).removeprefix(f"{field.key}: "), "error"
+        return
+    if columns is not None:
+        yield from _check_columns(field, field.text, columns)
+    if not fields:
+        yield from _check_braces(field, field.text, columns)
+
+
+def _check_columns(field: Field, text: str, columns: Sequence[str]) -> Iterator[_Odd]:
+    for name in sorted(needed_fields(text) - set(columns)):
+        message = f"field {name!r} is not in the data{did_you_mean(name, columns)} It has: {', '.join(columns)}."
+        yield field.key, message, "error"
+    if field.key in ("doc_to_text", "doc_to_choice") and text.isidentifier():
+        message = f"{text!r} is no column of the data{did_you_mean(text, columns)}"
+        if field.key == "doc_to_choice":
+            yield field.key, f"{message} It is no list of options either.", "error"
+        else:
+            yield field.key, f"{message} Every doc has this text as its prompt.", "warning"
+
+
+def _check_braces(field: Field, text: str, columns: Sequence[str] | None) -> Iterator[_Odd]:
+    """Braces of `str.format` in a template that uses no field. In descriptions they may as well be LaTeX."""
+    for name in _FORMAT_FIELD.findall(text):
+        if name in columns if columns is not None else field.key.startswith("doc_to_"):
+            message = f"no field is used, and {{{name}}} is plain text; a field is written {{{{{name}}}}}"
+            yield field.key, message, "warning"
+            return
+
+
+def _check_samples(task: Task) -> Iterator[_Odd]:
+    """Examples written in the YAML must have the fields that they are rendered with."""
+    shots = task.fewshot
+    if not isinstance(shots.samples, tuple) or not shots.samples or shots.split is not None:
+        return
+    keys = set.intersection(*(set(sample) for sample in shots.samples))
+    own = [shots.doc_to_text or task.doc_to_text, shots.doc_to_choice or task.doc_to_choice]
+    for field in (*own, shots.doc_to_target or task.doc_to_target):
+        if field is None or field.text is None or field.text in keys:
+            continue
+        try:
+            missing = sorted(needed_fields(field.text) - keys)
+        except jinja2.TemplateSyntaxError:
+            continue
+        if missing:
+            yield "fewshot_config", f"{field.key} uses field {missing[0]!r}, which some samples do not have", "error"
+    if (task.num_fewshot or 0) > len(shots.samples):
+        message = f"num_fewshot is {task.num_fewshot}, more than the samples there are ({len(shots.samples)})"
+        yield "fewshot_config", message, "warning"
+
+
+def needed_fields(template: str) -> AbstractSet[str]:
+    """The names without which a template cannot be rendered.
+
+    Not those that are only used where the template itself asks whether they are there:
+    ``{{a if a is defined else b}}`` needs neither a nor b, ``{{c | default("")}}`` does not need c.
+    """
+    tree = jinja2.Environment(autoescape=False).parse(template)  # noqa: S701 - prompts are no HTML
+    return _needed(tree) & _template.fields(template, place="") - jinja2.defaults.DEFAULT_NAMESPACE.keys()
+
+
+def _needed(node: nodes.Node) -> set[str]:
+    if isinstance(node, nodes.Name):
+        return {node.name}
+    if isinstance(node, nodes.If | nodes.CondExpr) and _asks(node.test):
+        return set()
+    if isinstance(node, nodes.Filter) and node.name in ("default", "d"):
+        return set()
+    if isinstance(node, nodes.Test) and node.name in ("defined", "undefined"):
+        return set()
+    return set().union(*(_needed(child) for child in node.iter_child_nodes()))
+
+
+def _asks(node: nodes.Node) -> bool:
+    tests = [node] if isinstance(node, nodes.Test) else list(node.find_all(nodes.Test))
+    return any(test.name in ("defined", "undefined") for test in tests)
+
+
+def _check_choices(task: Task) -> Iterator[_Odd]:
+    choices = task.doc_to_choice.choices if task.doc_to_choice is not None else None
+    if choices is None or task.output_type != "multiple_choice":
+        return
+    if task.target_delimiter[-1:].isspace() and (spaced := [choice for choice in choices if choice[0].isspace()]):
+        message = f"{spaced[0]!r} begins with white space and target_delimiter ends with it: the model sees both"
+        yield "doc_to_choice", message, "warning"
+    target = task.doc_to_target
+    if target is None:
+        return
+    indices = target.function.indices if isinstance(target.function, ConstantIndices) else ()
+    for index in indices if target.index is None else (target.index,):
+        if index >= len(choices):
+            yield "doc_to_target", f"{index} is no index of the {len(choices)} options of doc_to_choice", "error"
+    for text in target.choices or ():
+        if text not in choices:
+            yield "doc_to_target", f"{text!r} is none of the options of doc_to_choice", "error"
+
+
+def _check_generation(task: Task) -> Iterator[_Odd]:
+    if task.output_type != "generate_until":
+        if task.generation_kwargs:
+            yield "generation_kwargs", f"not used: nothing is generated for output_type {task.output_type}", "warning"
+        if task.unsafe_code:
+            yield "unsafe_code", f"not used: no code is generated for output_type {task.output_type}", "warning"
+    elif "generation_kwargs.until" not in task.lines:
+        message = f"no 'until': a text ends at the few-shot delimiter {task.fewshot_delimiter!r}"
+        yield "generation_kwargs", message, "warning"
+
+
+def _check_repeats(task: Task) -> Iterator[_Odd]:
+    if task.repeats < 2:
+        return
+    used = max(filters.responses_used(spec, task.repeats) for spec in task.filters)
+    if used < task.repeats:
+        what = "one is" if used == 1 else f"{used} are"
+        message = f"of {task.repeats} responses to a doc {what} scored; choose by filter_list what happens to all"
+        yield "repeats", message, "warning"
+    if task.output_type == "generate_until" and not resolve(task.generation_kwargs)["do_sample"]:
+        yield "repeats", f"greedy decoding gives the same text {task.repeats} times; set do_sample: true", "warning"
+
+
+def _check_samples_asked_for(task: Task) -> Iterator[_Odd]:
+    """Filters and metrics that need more responses to a doc than it gets: every doc would be an error."""
+    needed = max((k for metric in metrics_of(task) if metric.code is not None for k in metric.code.k), default=0)
+    for position, spec in enumerate(task.filters):
+        left: int | None = task.repeats
+        for step in spec.steps:
+            if left is not None and step.name == "take_first_k" and step.options["k"] > left:
+                message = f"filter {spec.name} takes the first {step.options['k']} of {left} responses; raise repeats"
+                yield f"filter_list[{position}]", message, "error"
+                break
+            left = _left_by(step, left)
+        else:
+            if left is not None and left < needed:
+                message = f"pass@{needed} is not defined for {left} samples, which filter {spec.name} leaves"
+                mend = "; raise repeats, and end the filter in take_first_k"
+                yield "metric_list", message + mend, "error"
+
+
+def _left_by(step: FilterStep, responses: int | None) -> int | None:
+    """How many responses a step leaves; None where a function of the task decides."""
+    if responses is None or step.function is not None:
+        return None
+    if step.name == "take_first_k":
+        return int(step.options["k"])
+    return 1 if step.name in ("take_first", "majority_vote") else responses
+
+
+def _check_shots(task: Task) -> Iterator[_Odd]:
+    shots = task.fewshot
+    if shots.samples is not None and shots.split is not None:
+        yield "fewshot_config", f"samples are not used: the examples come from split {shots.split!r}", "warning"
+    if not task.num_fewshot or shots.samples is not None or shots.split is not None:
+        return
+    source = task.training_split or task.validation_split or task.test_split
+    if source == task.evaluated_split:
+        message = (
+            f"the examples come from the evaluated split {source!r}, each doc's own left out; name a fewshot_split"
+        )
+        yield "num_fewshot", message, "warning"
+
+
+def _check_metrics(task: Task) -> Iterator[_Odd]:
+    for position, spec in enumerate(task.metrics):
+        key = f"metric_list[{position}]"
+        if spec.higher_is_better is None and (spec.function is not None or spec.name not in METRIC_NAMES):
+            message = f"no 'higher_is_better' for {spec.name}: a comparison cannot tell better from worse"
+            yield key, message, "warning"
+        if spec.options and task.process_results is not None:
+            yield key, f"not used, since process_results scores: {', '.join(spec.options)}", "warning"
+
+
+def _check_ranges(task: Task) -> Iterator[_Odd]:
+    if not task.ranges:
+        return
+    metrics = {metric.name: metric for metric in metrics_of(task)}
+    plain = [name for name, metric in metrics.items() if (mean := doc_mean(metric)) and mean.plain]
+    for name in task.ranges:
+        if name in plain:
+            continue
+        if name in metrics:
+            message = f"leave it away: {_why_no_range(metrics[name])}"
+        else:
+            known = ", ".join(plain) or "none"
+            message = f"the task has no metric {name!r} that is the mean of its docs' scores (there are: {known})"
+        yield f"metadata.ranges.{name}", message, "error"
+
+
+def _why_no_range(metric: Metric) -> str:
+    mean, name = doc_mean(metric), metric.name
+    if mean is None:
+        return f"{name} is no mean over docs, and has no bounds that a range could serve"
+    if mean.support is not None:
+        return f"the range of {name} is known, [{mean.support[0]:g}, {mean.support[1]:g}]"
+    floor = 1 if mean.log else 0
+    return (
+        f"{name} is made of log-probabilities, which may be as low as they like, and that it is {floor} or more is "
+        f"known. A gate that needs no range asks of this data set alone: '{name} <= ... @ 0.95 dataset'"
+    )
+
+
+def _check_dataset(task: Task) -> Iterator[_Odd]:
+    if "trust_remote_code" in (task.config.get("dataset_kwargs") or {}):
+        yield "dataset_kwargs", "trust_remote_code is not used: data sets run no code of theirs any more", "warning"
+
+
+_CHECKS: tuple[Callable[[Task], Iterator[_Odd]], ...] = (
+    _check_dataset,
+    _check_choices,
+    _check_generation,
+    _check_repeats,
+    _check_samples_asked_for,
+    _check_shots,
+    _check_metrics,
+    _check_ranges,
+)
