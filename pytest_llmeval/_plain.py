@@ -1,17 +1,20 @@
-"""Plain values: what may cross a process border or be written to a file.
+"""Plain data: values that may cross a process border or be written to a file, and the tools for such values.
 
-What was worked out for one model and serves those that come later in the session.
-
-JSON and hashes as the peer writes them: equal docs and prompts have equal hashes in both.
+JSON and hashes are those of lm-evaluation-harness: equal docs and prompts have equal hashes in both.
 """
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
+import os
 from collections.abc import Hashable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 from typing import Generic
 from typing import TypeVar
@@ -36,7 +39,7 @@ def plain(value: Any) -> Any:
             return kind(value)
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         return [plain(item) for item in value]
-    raise TypeError(f"a {type(value).__name__} is no plain value: use numbers, texts, lists or dicts")
+    raise TypeError(f"a {type(value).__name__} is not a plain value: use numbers, texts, lists or dicts")
 
 
 def plain_or_text(value: Any) -> Any:
@@ -51,23 +54,23 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
-class Kept(Generic[Key, Value]):
-    """Values by key, until `room` is taken: its unit is that of the sizes which `put` is told.
+class BoundedCache(Generic[Key, Value]):
+    """A cache that takes no more values once the sizes passed to `put` add up to `capacity`, in any unit.
 
-    Every model is asked about the same docs in the same order. So what came first stays, and what finds no room is
-    worked out anew each time: to throw out the oldest would lose each value just before it is wanted.
+    Every model is asked about the same docs in the same order. So the first values stay, and those that do not fit
+    are computed again each time: to drop the oldest would lose each value just before it is needed.
     """
 
-    def __init__(self, room: int) -> None:
-        self.room = room
+    def __init__(self, capacity: int) -> None:
+        self._free = capacity
         self._values: dict[Key, Value] = {}
 
     def get(self, key: Key) -> Value | None:
         return self._values.get(key)
 
     def put(self, key: Key, value: Value, size: int) -> None:
-        if size <= self.room and key not in self._values:
-            self.room -= size
+        if size <= self._free and key not in self._values:
+            self._free -= size
             self._values[key] = value
 
 
@@ -87,6 +90,57 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
 def hash_of(text: str) -> str:
     """SHA-256 in hexadecimal."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def listed(names: Iterable[object], most: int = 5, *, separator: str = ", ", noun: str = "") -> str:
+    """Return the first `most` names as one text, and the number of the others.
+
+    ::
+
+        listed(["a", "b"])                               a, b
+        listed("abcdefghij", most=3)                     a, b, c and 7 more
+        listed("abcde", 3, separator="; ", noun="tasks") a; b; c; and 2 more tasks
+    """
+    shown = [str(name) for name in names]
+    text, rest = separator.join(shown[:most]), len(shown) - most
+    if rest <= 0:
+        return text
+    between = " " if separator == ", " else separator
+    return f"{text}{between}and {rest:,} more {noun}".rstrip()
+
+
+def did_you_mean(name: str, known: Iterable[str], *, otherwise: str = "", cutoff: float = 0.6) -> str:
+    """Return ``; did you mean 'close'?``, the end of a message about an unknown name, or `otherwise`.
+
+    `cutoff` is the least similarity, from 0 to 1, of a name of `known` that is close (see `difflib`).
+    """
+    close = difflib.get_close_matches(name, [one for one in known if one != name], n=1, cutoff=cutoff)
+    return f"; did you mean {close[0]!r}?" if close else otherwise
+
+
+def version_of(package: str) -> str | None:
+    """Return the version of an installed package, None if it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def write_whole(path: Path, pieces: Iterable[str]) -> None:
+    """Write a text file in UTF-8, whole or not at all: no reader meets half of one.
+
+    The pieces go to a file of another name in the same folder, which is made if need be, and which then takes the
+    name `path`. Raises OSError, and what iterating over the pieces raises.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Named by process, since two may write the same file; short, since the name of `path` may be as long as allowed.
+    part = path.with_name(f".writing-{os.getpid()}")
+    try:
+        with part.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(pieces)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def texts(value: Any) -> Any:

@@ -34,7 +34,7 @@ from pytest_llmeval._evaluation.model_calls import grouped
 from pytest_llmeval._evaluation.model_calls import usage_of
 from pytest_llmeval._evaluation.model_calls import watched
 from pytest_llmeval._lm import LM
-from pytest_llmeval._plain import Kept
+from pytest_llmeval._plain import BoundedCache
 from pytest_llmeval._plain import plain_or_text
 from pytest_llmeval._prompts import instances_for
 from pytest_llmeval._prompts import render_doc
@@ -90,7 +90,9 @@ class OpenTask:
     def instances(self, doc: RenderedDoc, chat: ChatTemplate | None) -> tuple[Instance, ...]:
         return instances_for(self.task, doc, self._shots.for_doc(doc.index), self.settings, chat)
 
-    def prepare(self, index: int, chat: ChatTemplate | None, kept: Kept[tuple[str, int], Rendered] | None) -> Rendered:
+    def prepare(
+        self, index: int, chat: ChatTemplate | None, kept: BoundedCache[tuple[str, int], Rendered] | None
+    ) -> Rendered:
         """A doc and its instances, which `kept` may hold from another model or keep for one.
 
         Raises LLMEvalError if the doc cannot be scored.
@@ -131,7 +133,7 @@ class Evaluation:
         self._open: dict[str, OpenTask] = {}
         self._wave = FIRST_WAVE
         #: (task name, doc) -> what is sent for it; None if nothing is kept for other models.
-        self._rendered: Kept[tuple[str, int], Rendered] | None = None
+        self._rendered: BoundedCache[tuple[str, int], Rendered] | None = None
         #: Why the sandbox does not work here; empty if it does, None before it was tried (that takes a moment).
         self._no_sandbox: str | None = None
         self._summaries: dict[tuple[str, str], tuple[int, Summary]] = {}
@@ -145,7 +147,7 @@ class Evaluation:
 
     def expect_several_models(self) -> None:
         """Keep what is rendered for the models that come later; with one model nothing grows with the docs."""
-        self._rendered = self._rendered or Kept(ROOM)
+        self._rendered = self._rendered or BoundedCache(ROOM)
 
     def refusal(self, task: Task) -> str | None:
         """Why the code that a model writes for this task is not run here; None if it is, or if there is none."""
@@ -243,7 +245,7 @@ class Evaluation:
 
 
 def answer(
-    opened: OpenTask, lm: LM, indices: Sequence[int], kept: Kept[tuple[str, int], Rendered] | None = None
+    opened: OpenTask, lm: LM, indices: Sequence[int], kept: BoundedCache[tuple[str, int], Rendered] | None = None
 ) -> list[DocResult]:
     """Docs to results through one model: render, ask, score. A doc that cannot be had is an error of its own."""
     chat = chat_of(lm) if opened.settings.chat_template else None

@@ -28,7 +28,7 @@ from pytest_llmeval._engine.requests import TokenIds
 from pytest_llmeval._engine.requests import TokenRequest
 from pytest_llmeval._models.encoding import TextEncoder
 from pytest_llmeval._models.encoding import Tokenizer
-from pytest_llmeval._plain import Kept
+from pytest_llmeval._plain import BoundedCache
 
 
 #: Alternatives of splitting rules none of which matches a letter or digit and a line break behind it, or looks at what
@@ -170,7 +170,7 @@ class Encodings:
     """Makes the encoders of a session; equal ones share what they have encoded."""
 
     def __init__(self, room: int = ROOM) -> None:
-        self._kept: Kept[bytes, _Packed] = Kept(room)
+        self._kept: BoundedCache[bytes, _Packed] = BoundedCache(room)
 
     def encoder(
         self,
@@ -201,7 +201,7 @@ class SharedEncoder(TextEncoder):
 
     def __init__(
         self,
-        kept: Kept[bytes, _Packed],
+        kept: BoundedCache[bytes, _Packed],
         identity: bytes,
         tokenizer: Tokenizer,
         max_length: int,

@@ -301,7 +301,7 @@ def test_process_results_of_texts_gets_the_filtered_text() -> None:
     [
         (lambda doc, results: doc["nothing"], r"test_scores\.py:\d+: process_results: <lambda> raised KeyError"),
         (lambda doc, results: [1.0], r"process_results <lambda> must return a dict by metric, got \[1\.0\]"),
-        (lambda doc, results: {"m": {1, 2}}, "metric m: a set is no plain value"),
+        (lambda doc, results: {"m": {1, 2}}, "metric m: a set is not a plain value"),
     ],
 )
 def test_process_results_that_fails_is_the_docs_error(function: Any, reason: str) -> None:

@@ -16,7 +16,7 @@ from pytest_llmeval._fake import FakeLM
 from pytest_llmeval._models.encoding import TextEncoder
 from pytest_llmeval._models.sharing import Encodings
 from pytest_llmeval._models.sharing import content_of
-from pytest_llmeval._plain import Kept
+from pytest_llmeval._plain import BoundedCache
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._settings import Settings
 
@@ -110,7 +110,7 @@ def test_a_refused_request_keeps_its_place(starter_models: Path) -> None:
 
 
 def test_kept_until_the_room_is_taken() -> None:
-    kept: Kept[str, int] = Kept(10)
+    kept: BoundedCache[str, int] = BoundedCache(10)
     for number, name in enumerate("abc"):
         kept.put(name, number, 4)
     kept.put("d", 3, 2)
