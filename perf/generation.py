@@ -27,10 +27,10 @@ from scoring import layer_parameters
 from scoring import profile
 
 from pytest_llmeval._docs import DataSource
-from pytest_llmeval._engine.arguments import ModelArgs
 from pytest_llmeval._evaluation.evaluation import OpenTask
 from pytest_llmeval._lm import GenerationKwargs
 from pytest_llmeval._lm import cut_at_stops
+from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.huggingface import HuggingFaceLM
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._settings import Settings

@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 
-from pytest_llmeval._engine.arguments import ModelArgs
 from pytest_llmeval._engine.attention import NO_WINDOWS
 from pytest_llmeval._engine.attention import Windows
 from pytest_llmeval._engine.attention import narrowed
@@ -31,6 +30,7 @@ from pytest_llmeval._engine.padded import PaddedEngine
 from pytest_llmeval._engine.padded import PaddedScorer
 from pytest_llmeval._engine.padded import evaluating
 from pytest_llmeval._engine.requests import Engine
+from pytest_llmeval._engine.requests import EngineOptions
 from pytest_llmeval._engine.requests import TokenIds
 from pytest_llmeval._engine.requests import TokenRequest
 from pytest_llmeval._engine.token_tree import Limits
@@ -48,27 +48,27 @@ CHECK_SHARED, CHECK_DOCS, CHECK_CHOICES = 9, (5, 1, 12), (1, 3)
 CHECK_LIMITS, CHECK_BLOCK, CHECK_WINDOW = Limits(pack=20, longest=32), 6, 5
 
 
-def choose_engine(model: Any, args: ModelArgs, eos_ids: Iterable[int], *, remembers: bool = False) -> Engine:
-    """The engine that the arguments name; `remembers` as in `TreeEngine`.
+def choose_engine(model: Any, options: EngineOptions, eos_ids: Iterable[int], *, remembers: bool = False) -> Engine:
+    """The engine that the options name; `remembers` as in `TreeEngine`.
 
     Raises ModelError where that is the tree and the model cannot take it.
     """
-    padded = PaddedEngine(model, scoring_budget(model, args), writing_budget(model, args), eos_ids)
-    if args.engine == "padded":
+    padded = PaddedEngine(model, scoring_budget(model, options), writing_budget(model, options), eos_ids)
+    if options.engine == "padded":
         return padded
     with evaluating(model):
         reach, windows = proven_reach(model, padded.scorer)
     if reach:
         return TreeEngine(
             model,
-            pass_limits(model, args),
+            pass_limits(model, options),
             padded,
             reach,
             windows,
-            choose_writer=lambda: choose_writer(model, args, padded),
+            choose_writer=lambda: choose_writer(model, options, padded),
             remembers=remembers,
         )
-    if args.engine == "tree":
+    if options.engine == "tree":
         raise ModelError(
             f"model argument engine=tree: {type(model).__name__} gives other numbers with the tree's attention masks, "
             "or takes none; engine=padded serves it"
@@ -76,7 +76,7 @@ def choose_engine(model: Any, args: ModelArgs, eos_ids: Iterable[int], *, rememb
     return padded
 
 
-def choose_writer(model: Any, args: ModelArgs, padded: PaddedEngine) -> Writer:
+def choose_writer(model: Any, options: EngineOptions, padded: PaddedEngine) -> Writer:
     """Continuous batching, if it gives the numbers that texts have alone; else the padded engine."""
     try:
         with evaluating(model):
@@ -86,12 +86,12 @@ def choose_writer(model: Any, args: ModelArgs, padded: PaddedEngine) -> Writer:
         return padded
     if not _agree(pairs, model.dtype):
         return padded
-    budget = writing_budget(model, args)
+    budget = writing_budget(model, options)
     # Keys and values are never copied here: what padded batches need for that holds as many again.
-    budget = replace(budget, tokens=args.max_batch_tokens or 2 * budget.tokens)
+    budget = replace(budget, tokens=options.max_batch_tokens or 2 * budget.tokens)
     # Rows know no windows.
     reach = _first_length_setting(model.config)
-    return ContinuousGenerator(model, padded, budget, pass_limits(model, args).pack, reach)
+    return ContinuousGenerator(model, padded, budget, pass_limits(model, options).pack, reach)
 
 
 def proven_reach(model: Any, padded: PaddedScorer) -> tuple[float, Windows]:
@@ -164,8 +164,8 @@ def _first_length_setting(config: Any, without: str = "") -> float:
 SMALLER = 4
 
 
-def other_groupings(model: Any, args: ModelArgs) -> Iterator[tuple[str, ModelArgs]]:
-    """Arguments under which requests go together otherwise, and what to call that: smaller passes, and one by one."""
-    tokens = max(1, pass_limits(model, args).pack // SMALLER)
-    yield f"passes of {tokens} tokens", replace(args, max_batch_tokens=tokens)
-    yield "one sequence a pass", replace(args, engine="padded", batch_size=1)
+def other_groupings(model: Any, options: EngineOptions) -> Iterator[tuple[str, EngineOptions]]:
+    """Options under which requests go together otherwise, and what to call that: smaller passes, and one by one."""
+    tokens = max(1, pass_limits(model, options).pack // SMALLER)
+    yield f"passes of {tokens} tokens", replace(options, max_batch_tokens=tokens)
+    yield "one sequence a pass", replace(options, engine="padded", batch_size=1)

@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from pytest_llmeval._engine.arguments import ModelArgs
 from pytest_llmeval._engine.batches import Budget
+from pytest_llmeval._engine.requests import EngineOptions
 from pytest_llmeval._engine.token_tree import Limits
 from pytest_llmeval._errors import ModelError
 
@@ -121,26 +121,28 @@ def choose_device(name: str | None) -> torch.device:
     return device
 
 
-def scoring_budget(model: Any, args: ModelArgs) -> Budget:
+def scoring_budget(model: Any, options: EngineOptions) -> Budget:
     """What a batch that is scored may hold: what is fast, if it fits into free memory, unless the user says."""
-    return _as_asked(SCORING.get(model.device.type, ACCELERATOR_SCORING), args, fitting_tokens(model, scored=1))
+    return _as_asked(SCORING.get(model.device.type, ACCELERATOR_SCORING), options, fitting_tokens(model, scored=1))
 
 
-def writing_budget(model: Any, args: ModelArgs) -> Budget:
+def writing_budget(model: Any, options: EngineOptions) -> Budget:
     """The same for a batch that is written; of its tokens, one a row needs logits."""
-    return _as_asked(WRITING.get(model.device.type, ACCELERATOR_WRITING), args, fitting_tokens(model, scored=0.01))
+    return _as_asked(WRITING.get(model.device.type, ACCELERATOR_WRITING), options, fitting_tokens(model, scored=0.01))
 
 
-def _as_asked(usual: Budget, args: ModelArgs, fitting: int | None) -> Budget:
-    tokens = args.max_batch_tokens or min(usual.tokens, fitting or usual.tokens)
-    return replace(usual, tokens=tokens, rows=args.batch_size or usual.rows)
+def _as_asked(usual: Budget, options: EngineOptions, fitting: int | None) -> Budget:
+    tokens = options.max_batch_tokens or min(usual.tokens, fitting or usual.tokens)
+    return replace(usual, tokens=tokens, rows=options.batch_size or usual.rows)
 
 
-def pass_limits(model: Any, args: ModelArgs) -> Limits:
+def pass_limits(model: Any, options: EngineOptions) -> Limits:
     """What a pass over a tree may hold: what is fast, if it fits into free memory, unless the user says."""
     usual = {"cpu": CPU_PASSES, "mps": MPS_PASSES}.get(model.device.type, ACCELERATOR_PASSES)
-    most = args.max_batch_tokens or fitting_tokens(model, scored=1)
-    return usual if most is None else Limits(min(usual.pack, most), args.max_batch_tokens or min(usual.longest, most))
+    most = options.max_batch_tokens or fitting_tokens(model, scored=1)
+    return (
+        usual if most is None else Limits(min(usual.pack, most), options.max_batch_tokens or min(usual.longest, most))
+    )
 
 
 def share_processors(device: torch.device) -> None:

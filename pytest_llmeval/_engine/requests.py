@@ -36,6 +36,24 @@ class RequestError(ModelError):
         self.index = index
 
 
+#: The names that an engine may be asked for by.
+ENGINES = ("auto", "padded", "tree")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """The user's choices for an engine; all of them change speed and memory only.
+
+    `engine`: ``tree`` computes tokens that sequences share once, ``padded`` reads each sequence by itself, ``auto``
+    is the tree where a trial shows that the model gives the same numbers. `batch_size`: most rows of a forward pass;
+    `max_batch_tokens`: most tokens of one, padding included; None leaves both to the device and its free memory.
+    """
+
+    engine: str = "auto"
+    batch_size: int | None = None
+    max_batch_tokens: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class TokenRequest:
     """log P(continuation | context). Both hold at least one id; together at most max_length + 1.

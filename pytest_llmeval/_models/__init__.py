@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import Any
 from typing import TypeAlias
 
-from pytest_llmeval._engine.arguments import ModelArgs
-from pytest_llmeval._engine.arguments import read_model_args
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._lm import LM
+from pytest_llmeval._models.arguments import ModelArgs
+from pytest_llmeval._models.arguments import read_model_args
 from pytest_llmeval._models.checkpoints import check_folder
 from pytest_llmeval._models.checkpoints import check_gguf
 from pytest_llmeval._models.checkpoints import missing_packages

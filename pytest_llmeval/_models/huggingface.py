@@ -17,7 +17,6 @@ from typing import Any
 import jinja2
 import torch
 
-from pytest_llmeval._engine.arguments import ModelArgs
 from pytest_llmeval._engine.choosing import choose_engine
 from pytest_llmeval._engine.choosing import other_groupings
 from pytest_llmeval._engine.devices import Usage
@@ -35,6 +34,7 @@ from pytest_llmeval._lm import Generation
 from pytest_llmeval._lm import GenerationKwargs
 from pytest_llmeval._lm import Loglikelihood
 from pytest_llmeval._lm import cut_at_stops
+from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.encoding import TextEncoder
 from pytest_llmeval._models.loading import Loader
 from pytest_llmeval._models.sharing import Encodings
@@ -77,6 +77,7 @@ class HuggingFaceLM:
         self.max_length = args.max_length or window_of(config, tokenizer)
         self.on_progress: Callable[[int, int], None] | None = None
         self._args = args
+        self._options = args.engine_options
         self._tokenizer = tokenizer
         self._load = load
         self._identify = identify
@@ -105,7 +106,7 @@ class HuggingFaceLM:
         model = self._model
         size = sum(parameter.numel() for parameter in model.parameters())
         self._weights = {"model_num_parameters": size, "model_dtype": str(model.dtype)}
-        return choose_engine(model, self._args, self._eos_ids, remembers=self._identify is not None)
+        return choose_engine(model, self._options, self._eos_ids, remembers=self._identify is not None)
 
     def prepare(self) -> None:
         """Read the weights now. Raises ModelError if that fails."""
@@ -131,8 +132,10 @@ class HuggingFaceLM:
         Raises ModelError for the dtype that it has.
         """
         model = self._model
-        for name, args in other_groupings(model, self._args):
-            yield self._twin(name, args, model)
+        for name, options in other_groupings(model, self._options):
+            twin = self._twin(name, self._args, model)
+            twin._options = options
+            yield twin
         if dtype is None:
             return
         if getattr(torch, dtype) == model.dtype:

@@ -23,10 +23,10 @@ from typing import TypeVar
 import torch
 import transformers
 
-from pytest_llmeval._engine.arguments import ModelArgs
 from pytest_llmeval._engine.silence import silence
 from pytest_llmeval._errors import LLMEvalWarning
 from pytest_llmeval._errors import ModelError
+from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.specs import Source
 
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 from typing import Literal
 
-from pytest_llmeval._engine.arguments import ModelArgs
-from pytest_llmeval._engine.arguments import did_you_mean
 from pytest_llmeval._errors import SettingError
+from pytest_llmeval._models.arguments import ModelArgs
+from pytest_llmeval._models.arguments import did_you_mean
 
 
 #: Schemes that the documentation names and that other packages serve.

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval._engine.arguments import DTYPES
 from pytest_llmeval._errors import SettingError
+from pytest_llmeval._models.arguments import DTYPES
 from pytest_llmeval._models.history import Given
 from pytest_llmeval._models.history import history_between
 from pytest_llmeval._settings import FEWSHOT_SEED

@@ -23,12 +23,12 @@ from tablemodels import A
 from tablemodels import Q
 from tablemodels import X
 
-from pytest_llmeval._engine.arguments import ModelArgs
 from pytest_llmeval._engine.batches import Budget
 from pytest_llmeval._engine.choosing import choose_engine
 from pytest_llmeval._engine.continuous import ContinuousGenerator
 from pytest_llmeval._engine.padded import PaddedEngine
 from pytest_llmeval._engine.requests import Completion
+from pytest_llmeval._engine.requests import EngineOptions
 from pytest_llmeval._engine.requests import GenerationRequest
 from pytest_llmeval._engine.rows import RowRunner
 from pytest_llmeval._engine.rows import Run
@@ -159,7 +159,7 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> list[list[Run]]:
 @pytest.mark.parametrize("name", ROWS)
 def test_texts_are_those_of_the_padded_engine(name: str) -> None:
     model = random_model(ROWS[name]())
-    engine = choose_engine(model, ModelArgs(), [EOS])
+    engine = choose_engine(model, EngineOptions(), [EOS])
     assert isinstance(engine, TreeEngine)
     assert isinstance(engine.writer, ContinuousGenerator)
     expected = padded_engine(model).generate(benchmark(), never, nothing)
@@ -171,7 +171,7 @@ def test_texts_are_those_of_the_padded_engine(name: str) -> None:
 @pytest.mark.parametrize("name", PADDED)
 def test_models_that_cannot_be_run_so_are_served_padded(name: str) -> None:
     model = random_model(PADDED[name]())
-    engine = choose_engine(model, ModelArgs(), [EOS])
+    engine = choose_engine(model, EngineOptions(), [EOS])
     assert isinstance(engine.writer if isinstance(engine, TreeEngine) else engine, PaddedEngine)
     requests = [asked((5, 6, 7)), asked((8,))]
     assert engine.generate(requests, never, nothing) == padded_engine(model).generate(requests, never, nothing)
@@ -343,7 +343,7 @@ def test_nothing_is_asked() -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_runs(dtype: torch.dtype) -> None:
     model = random_model(ROWS["llama"]()).to(dtype)
-    engine = choose_engine(model, ModelArgs(), [EOS])
+    engine = choose_engine(model, EngineOptions(), [EOS])
     assert isinstance(engine, TreeEngine)
     assert isinstance(engine.writer, ContinuousGenerator)
     done = engine.generate(benchmark(), never, nothing)

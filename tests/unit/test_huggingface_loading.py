@@ -18,13 +18,13 @@ import transformers
 from safetensors.torch import load_file
 from safetensors.torch import save_file
 
-from pytest_llmeval._engine.arguments import ModelArgs
 from pytest_llmeval._engine.devices import share_processors
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._lm import LM
 from pytest_llmeval._lm import GenerationKwargs
 from pytest_llmeval._models import load_model
 from pytest_llmeval._models import wrap_model
+from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.huggingface import window_of
 from pytest_llmeval._models.loading import Loader
 from pytest_llmeval._models.specs import Source

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from pytest_llmeval._engine.arguments import ModelArgs
 from pytest_llmeval._engine.batches import Budget
 from pytest_llmeval._engine.choosing import choose_engine
 from pytest_llmeval._engine.choosing import proven_reach
 from pytest_llmeval._engine.padded import PaddedEngine
+from pytest_llmeval._engine.requests import EngineOptions
 from pytest_llmeval._engine.requests import TokenRequest
 from pytest_llmeval._engine.token_tree import Limits
 from pytest_llmeval._engine.token_tree import Tree
@@ -156,9 +156,9 @@ def test_the_numbers_are_those_of_the_padded_engine(name: str) -> None:
 @pytest.mark.parametrize("name", PADDED)
 def test_models_that_cannot_take_the_tree_are_served_padded(name: str) -> None:
     model = random_model(PADDED[name]())
-    assert isinstance(choose_engine(model, ModelArgs(), [2]), PaddedEngine)
+    assert isinstance(choose_engine(model, EngineOptions(), [2]), PaddedEngine)
     with pytest.raises(ModelError, match=r"engine=tree: .* engine=padded serves it"):
-        choose_engine(model, ModelArgs(engine="tree"), [2])
+        choose_engine(model, EngineOptions(engine="tree"), [2])
 
 
 @cache
@@ -286,7 +286,7 @@ def test_one_token_that_does_not_fit_is_an_error(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_token_that_the_model_lacks_is_an_error() -> None:
-    engine = choose_engine(tables.bigram(), ModelArgs(engine="tree"), [2])
+    engine = choose_engine(tables.bigram(), EngineOptions(engine="tree"), [2])
     with pytest.raises(ModelError, match="the model failed on 2 tokens behind 0, in sequences of up to 2: IndexError"):
         engine.score([TokenRequest((3, 99), (4,))], nothing)
 

@@ -10,12 +10,12 @@ import torch
 import transformers
 
 from pytest_llmeval._engine import devices as memory
-from pytest_llmeval._engine.arguments import ModelArgs
 from pytest_llmeval._engine.devices import CPU_PASSES
 from pytest_llmeval._engine.devices import WRITING
 from pytest_llmeval._engine.devices import pass_limits
 from pytest_llmeval._engine.devices import scoring_budget
 from pytest_llmeval._engine.devices import writing_budget
+from pytest_llmeval._engine.requests import EngineOptions
 from pytest_llmeval._engine.token_tree import Limits
 
 
@@ -42,18 +42,18 @@ def test_what_a_token_takes() -> None:
 def test_little_memory_makes_budgets_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     each = 4 * (24 + 64 + 60)
     monkeypatch.setattr(memory, "free_bytes", lambda _: 200 * (each + 120))
-    assert pass_limits(model(), ModelArgs()) == Limits(100, 100)
-    assert scoring_budget(model(), ModelArgs()).tokens == 100
-    assert writing_budget(model(), ModelArgs()).tokens == 120
-    assert pass_limits(model(), ModelArgs(max_batch_tokens=300)) == Limits(300, 300)
-    assert scoring_budget(model(), ModelArgs(max_batch_tokens=300)).tokens == 300
+    assert pass_limits(model(), EngineOptions()) == Limits(100, 100)
+    assert scoring_budget(model(), EngineOptions()).tokens == 100
+    assert writing_budget(model(), EngineOptions()).tokens == 120
+    assert pass_limits(model(), EngineOptions(max_batch_tokens=300)) == Limits(300, 300)
+    assert scoring_budget(model(), EngineOptions(max_batch_tokens=300)).tokens == 300
 
 
 @pytest.mark.parametrize("free", [None, 10**12])
 def test_much_memory_makes_no_difference(free: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "free_bytes", lambda _: free)
-    assert pass_limits(model(), ModelArgs()) == CPU_PASSES
-    assert writing_budget(model(), ModelArgs()) == WRITING["cpu"]
+    assert pass_limits(model(), EngineOptions()) == CPU_PASSES
+    assert writing_budget(model(), EngineOptions()) == WRITING["cpu"]
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from pytest_llmeval import _models
-from pytest_llmeval._engine.arguments import ModelArgs
-from pytest_llmeval._engine.arguments import read_model_args
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._fake import FakeLM
 from pytest_llmeval._lm import LM
 from pytest_llmeval._models import check_spec
 from pytest_llmeval._models import load_model
+from pytest_llmeval._models.arguments import ModelArgs
+from pytest_llmeval._models.arguments import read_model_args
 from pytest_llmeval._models.specs import Source
 from pytest_llmeval._models.specs import find_source
 from pytest_llmeval._models.specs import split_scheme

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from pytest_llmeval._engine.requests import ENGINES
+from pytest_llmeval._engine.requests import EngineOptions
 from pytest_llmeval._errors import SettingError
 
 
-ENGINES = ("auto", "padded", "tree")
 DTYPES = ("auto", "bfloat16", "float16", "float32", "float64")
 
 
@@ -47,6 +48,11 @@ class ModelArgs:
     batch_size: int | None = None
     max_batch_tokens: int | None = None
     engine: str = "auto"
+
+    @property
+    def engine_options(self) -> EngineOptions:
+        """The arguments that the engine needs."""
+        return EngineOptions(self.engine, self.batch_size, self.max_batch_tokens)
 
 
 class _ExpectedError(Exception):
