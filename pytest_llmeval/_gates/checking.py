@@ -57,7 +57,7 @@ def check_gate(gate: Gate, owner: Task | Group, leaves: Sequence[Task] = ()) -> 
         _check_direction(gate, owner, leaves)
     if gate.confidence is not None:
         _check_confidence(gate, owner, leaves)
-    if gate.stays_right is not None:
+    if gate.must_stay_right is not None:
         _check_right_or_wrong(gate, owner, leaves)
 
 
@@ -202,7 +202,7 @@ def _check_right_or_wrong(gate: Gate, owner: Task | Group, leaves: Sequence[Task
     numbers = [metric for _, metric in _meant(gate.metric, owner, leaves) if metric.kind not in ("right", "any")]
     if numbers:
         raise gate.place.error(f"{gate.metric} does not say of a doc that it is right or wrong")
-    if isinstance(owner, Group) and gate.stays_right != "all":
+    if isinstance(owner, Group) and gate.must_stay_right != "all":
         raise gate.place.error("doc numbers are those of one task: write the gate in its file, or say all")
 
 

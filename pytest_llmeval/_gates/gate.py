@@ -73,10 +73,10 @@ class Change:
 class Gate:
     """A condition on one aggregated metric: bounds, all of which must hold, or a comparison with the baseline.
 
-    `filter` None means the only filter that the metric has. `stays_right`: docs, by number or all of them, that must
-    not become wrong. `confidence` None: the observed value decides; `written` is what the user wrote where a part of
-    its error was spent before. `name` is the gate's own, `id` what stands between the brackets of its item and `family`
-    what gates of one rule have in common, both set by `gates_for`.
+    `filter` None means the only filter that the metric has. `must_stay_right` holds the docs, by number or all of
+    them, that must not become wrong. `confidence` None: the observed value decides; `written` is the confidence that
+    the user wrote where a part of its error was spent before. `name` is the gate's own, `id` what stands between the
+    brackets of its item and `family` what gates of one rule have in common, both set by `gates_for`.
     """
 
     metric: str
@@ -86,7 +86,7 @@ class Gate:
     id: str = ""
     place: Place = Place("")
     change: Change | None = None
-    stays_right: tuple[int, ...] | Literal["all"] | None = None
+    must_stay_right: tuple[int, ...] | Literal["all"] | None = None
     confidence: float | None = None
     scope: Scope = "population"
     family: str = ""
@@ -95,7 +95,7 @@ class Gate:
     @property
     def compares(self) -> bool:
         """Whether it needs a baseline."""
-        return self.change is not None or self.stays_right is not None
+        return self.change is not None or self.must_stay_right is not None
 
     @property
     def key(self) -> str:

@@ -86,7 +86,7 @@ def _parse_text(text: str, place: Place) -> Gate:
         metric, filter_name = _split_key(match["key"], place)
         docs = "all" if match["docs"] in (None, "all") else [int(doc) for doc in re.findall(r"\d+", match["docs"])]
         name = _last_name(match["name"], place)
-        return Gate(metric, (), filter_name, name, place=place, stays_right=_stays_right(docs, place))
+        return Gate(metric, (), filter_name, name, place=place, must_stay_right=_must_stay_right(docs, place))
     match = _COMPARISON.fullmatch(text)
     if match is None:
         raise place.error("is no comparison; expected METRIC >= NUMBER, e.g. 'acc >= 0.35' or 'perplexity <= 20'")
@@ -123,8 +123,8 @@ def _parse_mapping(entry: Mapping[Any, Any], place: Place) -> Gate:
     gate = Gate(metric, _bounds(entry, place), filter_name, _name(entry.get("name"), place), place=place)
     gate = replace(gate, change=_change(entry, place))
     if "must_stay_right" in entry:
-        gate = replace(gate, stays_right=_stays_right(entry["must_stay_right"], place))
-    conditions = sum([bool(gate.bounds), gate.change is not None, gate.stays_right is not None])
+        gate = replace(gate, must_stay_right=_must_stay_right(entry["must_stay_right"], place))
+    conditions = sum([bool(gate.bounds), gate.change is not None, gate.must_stay_right is not None])
     if conditions == 0:
         others = ", ".join((*_CHANGE_KEYS, "must_stay_right"))
         raise place.error(f"needs min or max, or one of {others}, e.g. {{metric: acc, min: 0.35}}")
@@ -139,7 +139,7 @@ def _with_confidence(gate: Gate, entry: Mapping[Any, Any]) -> Gate:
         raise place.error("scope says what a confidence is about: add one, e.g. confidence: 0.95")
     if "confidence" not in entry:
         return gate
-    if gate.stays_right is not None:
+    if gate.must_stay_right is not None:
         raise place.error("must_stay_right looks at each doc by itself and takes no confidence")
     scope = _scope(entry.get("scope", "population"), place)
     return replace(gate, confidence=_confidence(entry["confidence"], place), scope=scope)
@@ -190,7 +190,7 @@ def _scope(value: object, place: Place) -> Scope:
     raise place.error(f"scope: expected {' or '.join(_SCOPES)}, got {value!r}")
 
 
-def _stays_right(value: object, place: Place) -> tuple[int, ...] | Literal["all"]:
+def _must_stay_right(value: object, place: Place) -> tuple[int, ...] | Literal["all"]:
     if value == "all":
         return "all"
     if isinstance(value, list) and value and all(type(doc) is int and doc >= 0 for doc in value):

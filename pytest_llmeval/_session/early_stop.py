@@ -25,20 +25,20 @@ from pytest_llmeval._gates import Gate
 from pytest_llmeval._results import Summary
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
-from pytest_llmeval._verdicts import Evidence
-from pytest_llmeval._verdicts import Part
+from pytest_llmeval._verdicts import GateData
 from pytest_llmeval._verdicts import Place
 from pytest_llmeval._verdicts import Proof
+from pytest_llmeval._verdicts import TaskData
 from pytest_llmeval._verdicts import Verdict
 from pytest_llmeval._verdicts import asks_of_data_set
+from pytest_llmeval._verdicts import at_half_error
 from pytest_llmeval._verdicts import can_be_proven
-from pytest_llmeval._verdicts import halved
+from pytest_llmeval._verdicts import errors_of
+from pytest_llmeval._verdicts import final_verdict
 from pytest_llmeval._verdicts import judge
-from pytest_llmeval._verdicts import last_word
 from pytest_llmeval._verdicts import proof_of
-from pytest_llmeval._verdicts import risk_of
-from pytest_llmeval._verdicts import shown
 from pytest_llmeval._verdicts import summary_of
+from pytest_llmeval._verdicts import verdict_of_proof
 from pytest_llmeval._verdicts import with_proof
 
 
@@ -76,7 +76,7 @@ class EarlyStop:
     def __init__(
         self,
         evaluation: Evaluation,
-        evidence: Callable[[Task | Group, str], Evidence],
+        evidence: Callable[[Task | Group, str], GateData],
         leaves: Callable[[Task | Group], Sequence[Task]],
     ) -> None:
         self.evaluation = evaluation
@@ -131,7 +131,7 @@ class EarlyStop:
         cached = self._proofs.get((variant, owner.name, gate.id))
         if cached is None or cached[0] != known:
             confidence = self.evaluation.settings.stop_confidence if gate.confidence is None else gate.confidence
-            risk = risk_of(gate, self._members(variant, gate), confidence, until_the_end=asks_of_data_set(gate))
+            risk = errors_of(gate, self._members(variant, gate), confidence, until_the_end=asks_of_data_set(gate))
             proof = proof_of(gate, self._evidence(owner, variant), order, risk, confidence)
             self._proofs[variant, owner.name, gate.id] = cached = (known, proof)
         return cached[1]
@@ -167,9 +167,9 @@ class EarlyStop:
         proof = self.proof(owner, variant, gate)
         if proof is None:
             looked = not asks_of_data_set(gate) and can_be_proven(gate, evidence, self.order(owner))
-            final = halved(gate) if looked else gate
+            final = at_half_error(gate) if looked else gate
             verdict = judge(final, summary, missing=missing(), evidence=evidence)
-            return last_word(verdict, gate, members, looked=looked)
+            return final_verdict(verdict, gate, members, looked=looked)
         partly = replace(evidence, drawn="random")
         if proof.judged:
             return with_proof(judge(gate, summary, evidence=partly), proof)
@@ -177,7 +177,7 @@ class EarlyStop:
             # Beyond the first docs of the group's order its tasks may stand in any proportion.
             partly = self._of_first_docs(partly, owner)
             summary = summary_of(partly)
-        return with_proof(shown(gate, proof, summary, partly), proof).adding(self._first_ones(gate))
+        return with_proof(verdict_of_proof(gate, proof, summary, partly), proof).adding(self._first_ones(gate))
 
     def _first_ones(self, gate: Gate) -> str | None:
         """What to say of docs that are no sample of the others."""
@@ -199,13 +199,13 @@ class EarlyStop:
             return 1
         return max(1, sum(one.gate.family == gate.family for one in self._watched.get(variant, {}).values()))
 
-    def _of_first_docs(self, evidence: Evidence, owner: Group) -> Evidence:
-        known = {(part.task.name, result.doc) for part in evidence.parts for result in part.results}
+    def _of_first_docs(self, evidence: GateData, owner: Group) -> GateData:
+        known = {(part.task.name, result.doc) for part in evidence.tasks for result in part.results}
         first = set(takewhile(known.__contains__, self.order(owner)))
-        return replace(evidence, parts=list(_only(evidence.parts, first)))
+        return replace(evidence, tasks=list(_only(evidence.tasks, first)))
 
 
-def _only(parts: Iterable[Part], places: set[Place]) -> Iterator[Part]:
+def _only(parts: Iterable[TaskData], places: set[Place]) -> Iterator[TaskData]:
     """The parts with no docs but those at the places."""
     for part in parts:
         comparison = part.comparison

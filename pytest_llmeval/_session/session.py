@@ -38,10 +38,10 @@ from pytest_llmeval._session.progress import ProgressLine
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
-from pytest_llmeval._verdicts import Evidence
+from pytest_llmeval._verdicts import GateData
 from pytest_llmeval._verdicts import Member
-from pytest_llmeval._verdicts import Part
 from pytest_llmeval._verdicts import Proof
+from pytest_llmeval._verdicts import TaskData
 from pytest_llmeval._verdicts import Verdict
 from pytest_llmeval._verdicts import in_family
 from pytest_llmeval._verdicts import judge
@@ -222,7 +222,7 @@ class Session:
 
         Where runs stop early a gate's share of the error is its own.
         """
-        if self.early is None and self.verdict_alone(owner, variant, gate).against is not None:
+        if self.early is None and self.verdict_alone(owner, variant, gate).p_value is not None:
             for other, _ in self.families.get((variant, gate.family), {}).values():
                 if other.name != owner.name:
                     yield other
@@ -282,7 +282,7 @@ class Session:
             return self.early.verdict(owner, variant, gate, summary, lambda: self.missing(owner, variant))
         own = self.verdict_alone(owner, variant, gate)
         family = self.families.get((variant, gate.family), {})
-        if own.against is None or gate.confidence is None or owner.name not in family:
+        if own.p_value is None or gate.confidence is None or owner.name not in family:
             return own
         members = [
             Member(name, self.verdict_alone(other, variant, its), frozenset(task.name for task in self.leaves(other)))
@@ -302,24 +302,24 @@ class Session:
             self._alone[variant, owner.name, gate.id] = cached = (known, verdict)
         return cached[1]
 
-    def evidence(self, owner: Task | Group, variant: str) -> Evidence:
+    def evidence(self, owner: Task | Group, variant: str) -> GateData:
         """The docs behind the numbers of a task or group, beside the baseline."""
         parts = [self.part(task, variant) for task in self.leaves(owner)]
         whole = all(len(part.results) == part.n_total for part in parts)
-        return Evidence(
+        return GateData(
             owner=owner,
-            parts=parts,
+            tasks=parts,
             drawn="all" if whole else "first" if self.settings.sample_seed is None else "random",
             baseline=self.reference.name,
             ignore_unpaired=self.unpaired == "ignore",
         )
 
-    def part(self, task: Task, variant: str) -> Part:
+    def part(self, task: Task, variant: str) -> TaskData:
         known = self.evaluation.ledger.of(variant, task.name)
         results = [known[index] for index in sorted(known)]
         total = self.evaluation.sizes.get(task.name, (0, len(results)))[1]
         comparison = self.reference.comparison(variant, task, results)
-        return Part(task, results, total, comparison, self.noise.needed(variant, task.name))
+        return TaskData(task, results, total, comparison, self.noise.needed(variant, task.name))
 
     def asked_result(self, name: str, variant: str, lm: LM) -> Summary:
         """The same for a test of the user's, which a name or data of no use fails with the message alone."""

@@ -27,9 +27,8 @@ from pytest_llmeval._session.report_data import runs_of
 from pytest_llmeval._session.report_data import scored_tasks
 from pytest_llmeval._session.session import Session
 from pytest_llmeval._verdicts import Changes
-from pytest_llmeval._verdicts import Part
-from pytest_llmeval._verdicts import changes_of_part
-from pytest_llmeval._verdicts import paired
+from pytest_llmeval._verdicts import TaskData
+from pytest_llmeval._verdicts import changes_of_task
 
 
 #: How many tasks are told one by one.
@@ -105,9 +104,9 @@ def _differences(session: Session, variant: str) -> Iterator[Line]:
     yield from _changes(head, parts)
 
 
-def _changes(head: str, parts: Sequence[Part]) -> Iterator[Line]:
+def _changes(head: str, parts: Sequence[TaskData]) -> Iterator[Line]:
     """How many docs changed: those that are right or wrong, those with other scores, and those that cannot be told."""
-    found = [(part.task.name, changes) for part in parts if (changes := changes_of_part(part))]
+    found = [(part.task.name, changes) for part in parts if (changes := changes_of_task(part))]
     if flips := [(name, changes) for name, changes in found if changes.flips]:
         worse, better, docs = _sums(flips)
         yield Line(f"{head}: {worse:,} lost, {better:,} gained of {docs:,} docs{_by_task(flips)}")
@@ -117,8 +116,8 @@ def _changes(head: str, parts: Sequence[Part]) -> Iterator[Line]:
         counts = f"{worse:,} worse, {better:,} better, {equal:,} equal of {docs:,} docs"
         yield Line(f"{head}: {counts} with other scores than 0 and 1{_by_task(scores)}")
     told = {name for name, _ in found}
-    if silent := [part for part in parts if part.task.name not in told and paired(part)]:
-        docs = sum(len(paired(part)) for part in silent)
+    if silent := [part for part in parts if part.task.name not in told and part.pairs]:
+        docs = sum(len(part.pairs) for part in silent)
         named = ", ".join(part.task.name for part in silent[:_NAMED]) + ", ..." * (len(silent) > _NAMED)
         yield Line(f"{head}: {docs:,} docs have no score of their own of which one side is better ({named})")
 
@@ -167,7 +166,7 @@ def _noise(session: Session, variant: str) -> Iterator[Line]:
         yield Line(f"noise floor{model}: and {len(known) - _NAMED} more tasks")
 
 
-def _problems(session: Session, part: Part) -> list[str]:
+def _problems(session: Session, part: TaskData) -> list[str]:
     if part.comparison is None:
         return []
     whole = len(part.results) == part.n_total

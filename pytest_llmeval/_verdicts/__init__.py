@@ -13,16 +13,17 @@ from __future__ import annotations
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._results import Summary
 from pytest_llmeval._verdicts.changes import Changes
-from pytest_llmeval._verdicts.changes import changes_of_part
+from pytest_llmeval._verdicts.changes import changes_of_task
 from pytest_llmeval._verdicts.comparisons import judge_change
-from pytest_llmeval._verdicts.early import halved
-from pytest_llmeval._verdicts.early import last_word
-from pytest_llmeval._verdicts.early import risk_of
-from pytest_llmeval._verdicts.early import shown
+from pytest_llmeval._verdicts.early import at_half_error
+from pytest_llmeval._verdicts.early import errors_of
+from pytest_llmeval._verdicts.early import final_verdict
+from pytest_llmeval._verdicts.early import verdict_of_proof
 from pytest_llmeval._verdicts.early import with_proof
 from pytest_llmeval._verdicts.families import Member
 from pytest_llmeval._verdicts.families import in_family
 from pytest_llmeval._verdicts.floors import judge_floor
+from pytest_llmeval._verdicts.must_stay_right import judge_must_stay_right
 from pytest_llmeval._verdicts.observed import holds
 from pytest_llmeval._verdicts.observed import lack_of_data
 from pytest_llmeval._verdicts.observed import no_metric
@@ -30,53 +31,50 @@ from pytest_llmeval._verdicts.observed import no_number
 from pytest_llmeval._verdicts.observed import numbers_of
 from pytest_llmeval._verdicts.observed import observe
 from pytest_llmeval._verdicts.observed import sentence_of
-from pytest_llmeval._verdicts.pairs import paired
 from pytest_llmeval._verdicts.proofs import Proof
 from pytest_llmeval._verdicts.proofs import asks_of_data_set
 from pytest_llmeval._verdicts.proofs import can_be_proven
 from pytest_llmeval._verdicts.proofs import proof_of
 from pytest_llmeval._verdicts.proofs import summary_of
 from pytest_llmeval._verdicts.series import Place
-from pytest_llmeval._verdicts.staying import judge_staying
 from pytest_llmeval._verdicts.ties import Noise
 from pytest_llmeval._verdicts.ties import noise_floor
-from pytest_llmeval._verdicts.verdict import Evidence
+from pytest_llmeval._verdicts.verdict import GateData
 from pytest_llmeval._verdicts.verdict import Outcome
-from pytest_llmeval._verdicts.verdict import Part
+from pytest_llmeval._verdicts.verdict import TaskData
 from pytest_llmeval._verdicts.verdict import Verdict
 from pytest_llmeval._verdicts.wording import required
 
 
 __all__ = [
     "Changes",
-    "Evidence",
+    "GateData",
     "Member",
     "Noise",
     "Outcome",
-    "Part",
     "Place",
     "Proof",
+    "TaskData",
     "Verdict",
     "asks_of_data_set",
+    "at_half_error",
     "can_be_proven",
-    "changes_of_part",
-    "halved",
+    "changes_of_task",
+    "errors_of",
+    "final_verdict",
     "holds",
     "in_family",
     "judge",
-    "last_word",
     "noise_floor",
-    "paired",
     "proof_of",
-    "risk_of",
-    "shown",
     "summary_of",
+    "verdict_of_proof",
     "with_proof",
 ]
 
 
 def judge(
-    gate: Gate, summary: Summary | None, *, missing: str | None = None, evidence: Evidence | None = None
+    gate: Gate, summary: Summary | None, *, missing: str | None = None, evidence: GateData | None = None
 ) -> Verdict:
     """Whether the numbers of a task or group meet a gate, taken by itself (`in_family` for gates that go together).
 
@@ -98,8 +96,8 @@ def judge(
         return observe(gate, summary, value)
     if evidence is None:
         return Verdict("failed", f"{sentence_of(gate, summary, value)}; its docs are not known")
-    if gate.stays_right is not None:
-        return judge_staying(gate, gate.stays_right, summary, value, evidence)
+    if gate.must_stay_right is not None:
+        return judge_must_stay_right(gate, gate.must_stay_right, summary, value, evidence)
     if gate.change is not None:
         return judge_change(gate, gate.change, summary, value, evidence)
     return judge_floor(gate, gate.confidence or 0.5, value, evidence, observe(gate, summary, value))

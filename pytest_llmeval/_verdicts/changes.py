@@ -11,8 +11,7 @@ from typing import TypeAlias
 from pytest_llmeval._scoring import Metric
 from pytest_llmeval._scoring import doc_mean
 from pytest_llmeval._scoring.summary import metric_of
-from pytest_llmeval._verdicts.pairs import paired
-from pytest_llmeval._verdicts.verdict import Part
+from pytest_llmeval._verdicts.verdict import TaskData
 
 
 #: A doc's score before and now.
@@ -29,12 +28,12 @@ class Changes:
     flips: bool
 
 
-def changes_of_part(part: Part) -> Changes | None:
+def changes_of_task(part: TaskData) -> Changes | None:
     """By the first score that is 0 or 1 for every doc, else by the first that is a number of which one side is better.
 
     None where no doc pairs, or no such score is kept.
     """
-    pairs = paired(part)
+    pairs = part.pairs
     names = pairs[0][0].scores if pairs else ()
     columns = [(name, [(old.scores.get(name), new.scores.get(name)) for old, new in pairs]) for name in names]
     for name, scores in columns:

@@ -44,7 +44,7 @@ from pytest_llmeval._verdicts.ties import find_ties
 from pytest_llmeval._verdicts.ties import no_floor
 from pytest_llmeval._verdicts.ties import no_margin
 from pytest_llmeval._verdicts.ties import without_ties
-from pytest_llmeval._verdicts.verdict import Evidence
+from pytest_llmeval._verdicts.verdict import GateData
 from pytest_llmeval._verdicts.verdict import Outcome
 from pytest_llmeval._verdicts.verdict import Verdict
 from pytest_llmeval._verdicts.wording import basis
@@ -117,7 +117,7 @@ class Compared:
         return math.log1p(offset / self.old) if self.old > 0 and offset > -self.old else -math.inf
 
 
-def judge_change(gate: Gate, change: Change, summary: Summary, value: MetricValue, evidence: Evidence) -> Verdict:
+def judge_change(gate: Gate, change: Change, summary: Summary, value: MetricValue, evidence: GateData) -> Verdict:
     """A gate against the baseline, by itself."""
     pairs = pairs_of(evidence, value)
     if isinstance(pairs, str):
@@ -164,7 +164,7 @@ def seen_so_far(gate: Gate, outcome: Outcome, summary: Summary, compared: Compar
     return verdict.adding(", ".join(facts))
 
 
-def compared_of(gate: Gate, pairs: Pairs, evidence: Evidence, value: MetricValue) -> Compared:
+def compared_of(gate: Gate, pairs: Pairs, evidence: GateData, value: MetricValue) -> Compared:
     """Both sides of a number, as exactly as its docs allow."""
     value = _directed(gate, value)
     worse_is_up = value.higher_is_better is False
@@ -207,7 +207,7 @@ def meets(change: Change, compared: Compared) -> bool:
 
 
 def _confident(
-    gate: Gate, confidence: float, change: Change, summary: Summary, compared: Compared, evidence: Evidence
+    gate: Gate, confidence: float, change: Change, summary: Summary, compared: Compared, evidence: GateData
 ) -> Verdict:
     head, numbers = _head(gate, summary, compared), _numbers(summary, compared)
     truth = _truth(gate.scope, compared, evidence)
@@ -229,16 +229,16 @@ def _confident(
     return verdict.adding(_noise_text(compared), told, *_caveats(evidence, compared.pairs))
 
 
-def _truth(scope: str, compared: Compared, evidence: Evidence) -> Truth | None:
+def _truth(scope: str, compared: Compared, evidence: GateData) -> Truth | None:
     """The difference that is asked about; None if nothing can be said of it."""
     before, now = compared.before, compared.now
     if before is None or now is None:
         return None
     if scope == "population":
         return difference_of_many(before, now)
-    if len(evidence.parts) > 1:
+    if len(evidence.tasks) > 1:
         return None
-    return difference_of_data_set(before, now, evidence.parts[0].n_total, random=evidence.drawn == "random")
+    return difference_of_data_set(before, now, evidence.tasks[0].n_total, random=evidence.drawn == "random")
 
 
 def _shown(change: Change, interval: Interval, limit: float) -> bool:
@@ -256,7 +256,7 @@ def _excluded(change: Change, interval: Interval, limit: float) -> bool:
     return interval.high < limit if change.operator.startswith(">") else interval.low > limit
 
 
-def _against(change: Change, truth: Truth, compared: Compared, evidence: Evidence, gate: Gate) -> float:
+def _against(change: Change, truth: Truth, compared: Compared, evidence: GateData, gate: Gate) -> float:
     """How probable the numbers are if the gate holds."""
     limit = compared.margin(change)
     if change.operator.startswith(">"):
@@ -301,14 +301,14 @@ def _with_difference(verdict: Verdict, gate: Gate, change: Change, compared: Com
         p = _stats.mcnemar_p(lost, gained)
         facts += [f"{lost:,} lost", f"{gained:,} gained", p_text(p)]
         numbers |= {"lost": lost, "gained": gained, "p": p}
-    elif verdict.against is not None:
-        facts.append(p_text(verdict.against))
-        numbers["p"] = verdict.against
+    elif verdict.p_value is not None:
+        facts.append(p_text(verdict.p_value))
+        numbers["p"] = verdict.p_value
     assumed = None if truth is None else _assumed(compared)
     visible = _visible(gate, change, compared)
     if visible is not None and math.isfinite(visible):
         numbers["detectable_drop"] = visible
-    verdict = Verdict(verdict.outcome, verdict.sentence, {**verdict.numbers, **numbers}, verdict.against)
+    verdict = Verdict(verdict.outcome, verdict.sentence, {**verdict.numbers, **numbers}, verdict.p_value)
     return verdict.adding(", ".join(facts), assumed, _visible_text(compared, visible))
 
 
@@ -384,5 +384,5 @@ def _noise_text(compared: Compared) -> str | None:
     return no_margin(compared.pairs.value_now, compared.pairs.noises) if compared.flips else None
 
 
-def _caveats(evidence: Evidence, pairs: Pairs) -> tuple[str | None, ...]:
+def _caveats(evidence: GateData, pairs: Pairs) -> tuple[str | None, ...]:
     return evidence.first_ones, pairs.left_out

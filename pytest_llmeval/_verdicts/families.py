@@ -34,9 +34,9 @@ class Member:
 def in_family(name: str, members: Sequence[Member], confidence: float) -> Verdict:
     """The verdict of the member of that name, all of its family considered."""
     own = next(member.verdict for member in members if member.name == name)
-    if own.against is None or len(members) < 2:
+    if own.p_value is None or len(members) < 2:
         return own
-    p_values = {member.name: 1.0 if (p := member.verdict.against) is None else p for member in members}
+    p_values = {member.name: 1.0 if (p := member.verdict.p_value) is None else p for member in members}
     parents = _parents(members)
     alpha = 1 - confidence
     if any(parents.values()):
@@ -46,7 +46,7 @@ def in_family(name: str, members: Sequence[Member], confidence: float) -> Verdic
         how, rejected = f"Holm over {len(members)} gates", _stats.holm(p_values, alpha)
     if name in rejected:
         return own.adding(how)
-    alone = f"alone it would fail ({p_text(own.against)} for its margin), {how} it does not"
+    alone = f"alone it would fail ({p_text(own.p_value)} for its margin), {how} it does not"
     return replace(own.adding(alone), outcome="inconclusive")
 
 

@@ -21,14 +21,14 @@ from pytest_llmeval._verdicts.samples import Sample
 from pytest_llmeval._verdicts.samples import columns_of
 from pytest_llmeval._verdicts.samples import sample_of
 from pytest_llmeval._verdicts.samples import weighs_by_size
-from pytest_llmeval._verdicts.verdict import Evidence
+from pytest_llmeval._verdicts.verdict import GateData
 from pytest_llmeval._verdicts.verdict import Outcome
 from pytest_llmeval._verdicts.verdict import Verdict
 from pytest_llmeval._verdicts.wording import interval_text
 from pytest_llmeval._verdicts.wording import number_text
 
 
-def judge_floor(gate: Gate, confidence: float, value: MetricValue, evidence: Evidence, observed: Verdict) -> Verdict:
+def judge_floor(gate: Gate, confidence: float, value: MetricValue, evidence: GateData, observed: Verdict) -> Verdict:
     """A gate with bounds and a confidence; `observed` is the verdict on the value alone, which is sound.
 
     The gate passes if every bound is shown to hold and fails if one is shown not to.
@@ -36,7 +36,7 @@ def judge_floor(gate: Gate, confidence: float, value: MetricValue, evidence: Evi
     whole = gate.scope == "dataset" and evidence.drawn == "all"
     if whole:
         return observed.adding("the whole data set was run, so this is certain")
-    columns = columns_of([(part.task, part.results) for part in evidence.parts], value.metric, value.filter)
+    columns = columns_of([(part.task, part.results) for part in evidence.tasks], value.metric, value.filter)
     sample = _sample(columns, evidence, value)
     if sample is None:
         return _fails(observed, f"{value.metric} is no mean over docs: there are no bounds at a confidence")
@@ -61,18 +61,18 @@ def judge_floor(gate: Gate, confidence: float, value: MetricValue, evidence: Evi
     return verdict.adding(lies, _assumed(sample, interval), seen, told, evidence.first_ones)
 
 
-def _sample(columns: list[Column], evidence: Evidence, value: MetricValue) -> Sample | None:
+def _sample(columns: list[Column], evidence: GateData, value: MetricValue) -> Sample | None:
     by_size = weighs_by_size(evidence.owner, value.metric, value.filter)
     return None if by_size is None else sample_of(columns, by_size=by_size)
 
 
-def _truth(gate: Gate, sample: Sample, evidence: Evidence) -> Bounded | None:
+def _truth(gate: Gate, sample: Sample, evidence: GateData) -> Bounded | None:
     """What is asked about: questions like these, or this data set. None if that cannot be known."""
     if gate.scope == "population":
         return mean_of_many(sample)
-    if len(evidence.parts) > 1:
+    if len(evidence.tasks) > 1:
         return None
-    return mean_of_data_set(sample, evidence.parts[0].n_total, random=evidence.drawn == "random")
+    return mean_of_data_set(sample, evidence.tasks[0].n_total, random=evidence.drawn == "random")
 
 
 def _outcome(bound: Bound, interval: Interval, sample: Sample) -> Outcome:

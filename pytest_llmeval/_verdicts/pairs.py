@@ -16,8 +16,8 @@ from pytest_llmeval._scoring.summary import summarize_task
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts.ties import Noise
-from pytest_llmeval._verdicts.verdict import Evidence
-from pytest_llmeval._verdicts.verdict import Part
+from pytest_llmeval._verdicts.verdict import GateData
+from pytest_llmeval._verdicts.verdict import TaskData
 
 
 #: How many tasks of a group, or reasons, a sentence names.
@@ -44,7 +44,7 @@ class Pairs:
         return sum(len(results) for _, results in self.now)
 
 
-def pairs_of(evidence: Evidence, value: MetricValue) -> Pairs | str:
+def pairs_of(evidence: GateData, value: MetricValue) -> Pairs | str:
     """The docs to compare, or why there are none: the reason in words."""
     if not evidence.baseline:
         return (
@@ -54,44 +54,39 @@ def pairs_of(evidence: Evidence, value: MetricValue) -> Pairs | str:
     if reasons := list(_reasons(evidence, value)):
         more = f"; and {len(reasons) - _NAMED} more tasks" if len(reasons) > _NAMED else ""
         return f"it cannot be compared with baseline {evidence.baseline!r}: {'; '.join(reasons[:_NAMED])}{more}"
-    before = [(part.task, [_result(part, old) for old, _ in paired(part)]) for part in evidence.parts]
-    now = [(part.task, [_result(part, new) for _, new in paired(part)]) for part in evidence.parts]
+    before = [(part.task, [_result(part, old) for old, _ in part.pairs]) for part in evidence.tasks]
+    now = [(part.task, [_result(part, new) for _, new in part.pairs]) for part in evidence.tasks]
     old = _value(evidence, before, value, recorded=True)
     new = _value(evidence, now, value, recorded=False)
     if isinstance(old, str) or isinstance(new, str):
         return f"it cannot be compared with baseline {evidence.baseline!r}: {old if isinstance(old, str) else new}"
-    noises = [part.noise for part in evidence.parts]
+    noises = [part.noise for part in evidence.tasks]
     return Pairs(before, _with_clusters(evidence, now), old, new, _left_out(evidence), noises)
 
 
-def _reasons(evidence: Evidence, value: MetricValue) -> Iterator[str]:
+def _reasons(evidence: GateData, value: MetricValue) -> Iterator[str]:
     """Task by task what speaks against a comparison."""
-    for part in evidence.parts:
+    for part in evidence.tasks:
         if part.comparison is None:
             yield f"{part.task.name}: it has no baseline"
             continue
         found = part.comparison.problems(whole=evidence.drawn == "all", ignore_unpaired=evidence.ignore_unpaired)
         found = found or part.comparison.column_problems(value.metric, value.filter)
         if found:
-            name = f"{part.task.name}: " if len(evidence.parts) > 1 else ""
+            name = f"{part.task.name}: " if len(evidence.tasks) > 1 else ""
             yield name + ", ".join(found)
 
 
-def paired(part: Part) -> Sequence[tuple[Entry, Entry]]:
-    """The docs of a task that run and baseline both have: before and now."""
-    return () if part.comparison is None else part.comparison.pairing.pairs
-
-
-def _result(part: Part, entry: Entry) -> DocResult:
+def _result(part: TaskData, entry: Entry) -> DocResult:
     return entry.as_result([spec.name for spec in part.task.filters])
 
 
 def _with_clusters(
-    evidence: Evidence, now: Sequence[tuple[Task, Sequence[DocResult]]]
+    evidence: GateData, now: Sequence[tuple[Task, Sequence[DocResult]]]
 ) -> list[tuple[Task, Sequence[DocResult]]]:
     """A baseline does not keep clusters; the run's results know them."""
     found: list[tuple[Task, Sequence[DocResult]]] = []
-    for part, (task, results) in zip(evidence.parts, now, strict=True):
+    for part, (task, results) in zip(evidence.tasks, now, strict=True):
         keys = {result.doc: result.key for result in part.results}
         clustered = task.cluster is not None
         found.append((task, [replace(result, key=keys[result.doc]) for result in results] if clustered else results))
@@ -99,11 +94,11 @@ def _with_clusters(
 
 
 def _value(
-    evidence: Evidence, sides: Sequence[tuple[Task, Sequence[DocResult]]], value: MetricValue, *, recorded: bool
+    evidence: GateData, sides: Sequence[tuple[Task, Sequence[DocResult]]], value: MetricValue, *, recorded: bool
 ) -> MetricValue | str:
     """The number in question over the paired docs of one side."""
     summaries = []
-    for part, (task, results) in zip(evidence.parts, sides, strict=True):
+    for part, (task, results) in zip(evidence.tasks, sides, strict=True):
         summary = summarize_task(task, results, n_total=part.n_total, num_fewshot=None, bootstrap_iters=0)
         if not summary.find(value.metric, value.filter):
             summary = _with_whole_value(summary, part, value, recorded=recorded)
@@ -117,7 +112,7 @@ def _value(
     return found[0]
 
 
-def _with_whole_value(summary: Summary, part: Part, value: MetricValue, *, recorded: bool) -> Summary:
+def _with_whole_value(summary: Summary, part: TaskData, value: MetricValue, *, recorded: bool) -> Summary:
     """A summary with a number whose items a baseline does not keep (texts), where both sides have the same docs."""
     comparison = part.comparison
     if comparison is None or comparison.record is None or not comparison.complete:
@@ -130,13 +125,13 @@ def _with_whole_value(summary: Summary, part: Part, value: MetricValue, *, recor
     return summary if whole is None else replace(summary, values=(*summary.values, whole))
 
 
-def _of_run(part: Part) -> Summary:
+def _of_run(part: TaskData) -> Summary:
     return summarize_task(part.task, part.results, n_total=part.n_total, num_fewshot=None, bootstrap_iters=0)
 
 
-def _left_out(evidence: Evidence) -> str | None:
+def _left_out(evidence: GateData) -> str | None:
     """Which docs have no partner, where that is allowed."""
-    pairings = [part.comparison.pairing for part in evidence.parts if part.comparison is not None]
+    pairings = [part.comparison.pairing for part in evidence.tasks if part.comparison is not None]
     unknown = sum(len(pairing.unknown) for pairing in pairings)
     unused = sum(len(pairing.unused) for pairing in pairings) if evidence.drawn == "all" else 0
     facts = []

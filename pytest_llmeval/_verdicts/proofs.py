@@ -4,7 +4,7 @@ The docs come in a random order that no result has a say in, and only the first 
 them are known: then the tests of `_stats.MeanTest` hold however often one looks and whenever one stops.
 
 - A gate with a confidence asks about questions like these: independent draws, at the gate's own error. Half of that
-  is kept for the last doc, after which an undecided gate is judged as ever (`Risk`).
+  is kept for the last doc, after which an undecided gate is judged as ever (`Errors`).
 - One with ``scope: dataset``, and one without a confidence, ask what all docs that were asked for would show: draws
   without replacement, certain at the last doc. Without a confidence the error is that of ini
   `llmeval_stop_confidence`; at 1 only that counts which the other docs cannot change.
@@ -31,19 +31,19 @@ from pytest_llmeval._scoring.summary import summarize_group
 from pytest_llmeval._scoring.summary import summarize_task
 from pytest_llmeval._stats import MeanTest
 from pytest_llmeval._task import Group
+from pytest_llmeval._verdicts.must_stay_right import judge_must_stay_right
 from pytest_llmeval._verdicts.series import Place
 from pytest_llmeval._verdicts.series import Question
 from pytest_llmeval._verdicts.series import Scores
 from pytest_llmeval._verdicts.series import numbers_of_docs
 from pytest_llmeval._verdicts.series import questions_of
 from pytest_llmeval._verdicts.series import scores_of
-from pytest_llmeval._verdicts.staying import judge_staying
-from pytest_llmeval._verdicts.verdict import Evidence
+from pytest_llmeval._verdicts.verdict import GateData
 from pytest_llmeval._verdicts.wording import level_text
 
 
 @dataclass(frozen=True, slots=True)
-class Risk:
+class Errors:
     """The errors that tests which may stop early are allowed: of a wrong pass, and of a wrong failure."""
 
     passing: float
@@ -76,31 +76,31 @@ def asks_of_data_set(gate: Gate) -> bool:
     return gate.confidence is None or gate.scope == "dataset"
 
 
-def can_be_proven(gate: Gate, evidence: Evidence, order: Sequence[Place]) -> bool:
+def can_be_proven(gate: Gate, evidence: GateData, order: Sequence[Place]) -> bool:
     """Whether there is a test of the gate's own question, as far as that is known without the docs' scores."""
-    if gate.stays_right is not None:
+    if gate.must_stay_right is not None:
         return False
     scores = scores_of(gate, evidence, order)
     if scores is None or not questions_of(gate, scores):
         return False
     if not asks_of_data_set(gate):
-        return all(part.task.cluster is None for part in evidence.parts)
+        return all(part.task.cluster is None for part in evidence.tasks)
     # A limit leaves docs of the data set that no order of the others speaks of.
-    return gate.confidence is None or len(order) == sum(part.n_total for part in evidence.parts)
+    return gate.confidence is None or len(order) == sum(part.n_total for part in evidence.tasks)
 
 
-def proof_of(gate: Gate, evidence: Evidence, order: Sequence[Place], risk: Risk, confidence: float) -> Proof | None:
+def proof_of(gate: Gate, evidence: GateData, order: Sequence[Place], risk: Errors, confidence: float) -> Proof | None:
     """What the docs so far prove; None if the gate needs more of them.
 
     `order` holds all docs that were asked for, `confidence` is what a proof is said to have.
     """
-    known = {(part.task.name, result.doc): result for part in evidence.parts for result in part.results}
+    known = {(part.task.name, result.doc): result for part in evidence.tasks for result in part.results}
     failed = Proof("failed", len(known), len(order), judged=True)
     if any(result.error is not None or result.nonfinite for result in known.values()):
         return failed
     if gate.compares and _cannot_compare(evidence):
         return failed
-    if gate.stays_right is not None:
+    if gate.must_stay_right is not None:
         return _staying(gate, evidence, known, len(order))
     if not can_be_proven(gate, evidence, order) or (gate.compares and _may_lack(evidence, order)):
         return None
@@ -125,10 +125,10 @@ def _look(
     gate: Gate,
     question: Question,
     scores: Scores,
-    evidence: Evidence,
+    evidence: GateData,
     first: Sequence[Place],
     order: Sequence[Place],
-    risk: Risk,
+    risk: Errors,
 ) -> Look:
     numbers = numbers_of_docs(gate, question, scores, evidence, first)
     if numbers is None:
@@ -173,11 +173,11 @@ def _together(looks: Sequence[Look], of: int, confidence: float) -> Proof | None
     return Proof("failed" if failed else "passed", deciding.after, of, None if is_certain else confidence)
 
 
-def _cannot_compare(evidence: Evidence) -> bool:
+def _cannot_compare(evidence: GateData) -> bool:
     """Whether the docs so far already rule a comparison out."""
     if not evidence.baseline:
         return True
-    for part in evidence.parts:
+    for part in evidence.tasks:
         found = part.comparison
         if not part.results or found is None:
             continue
@@ -188,20 +188,20 @@ def _cannot_compare(evidence: Evidence) -> bool:
     return False
 
 
-def _may_lack(evidence: Evidence, order: Sequence[Place]) -> bool:
+def _may_lack(evidence: GateData, order: Sequence[Place]) -> bool:
     """Whether docs of the run or of the baseline may have no partner: only a run of all docs tells which."""
-    comparisons = [part.comparison for part in evidence.parts if part.comparison and part.comparison.record]
-    if len(comparisons) < len(evidence.parts) or any(found.pairing.unknown for found in comparisons):
+    comparisons = [part.comparison for part in evidence.tasks if part.comparison and part.comparison.record]
+    if len(comparisons) < len(evidence.tasks) or any(found.pairing.unknown for found in comparisons):
         return True
-    whole = len(order) == sum(part.n_total for part in evidence.parts)
+    whole = len(order) == sum(part.n_total for part in evidence.tasks)
     recorded = sum(len(found.record.entries) for found in comparisons if found.record)
     return whole and recorded != len(order)
 
 
-def _staying(gate: Gate, evidence: Evidence, known: Collection[Place], of: int) -> Proof | None:
+def _staying(gate: Gate, evidence: GateData, known: Collection[Place], of: int) -> Proof | None:
     """Docs that must stay right: one that does not decides, or all of those that are named."""
-    docs = gate.stays_right or ()
-    named = None if docs == "all" else [doc for doc in docs if (evidence.parts[0].task.name, doc) in known]
+    docs = gate.must_stay_right or ()
+    named = None if docs == "all" else [doc for doc in docs if (evidence.tasks[0].task.name, doc) in known]
     if named is not None and not named:
         return None
     summary = summary_of(evidence)
@@ -209,16 +209,16 @@ def _staying(gate: Gate, evidence: Evidence, known: Collection[Place], of: int) 
     if len(found) != 1:
         return None
     partly = replace(evidence, drawn="random")
-    outcome = judge_staying(gate, docs, summary, found[0], partly).outcome
+    outcome = judge_must_stay_right(gate, docs, summary, found[0], partly).outcome
     if outcome == "failed" or (named is not None and len(named) == len(docs)):
         return Proof("failed" if outcome == "failed" else "passed", len(known), of, judged=True)
     return None
 
 
-def summary_of(evidence: Evidence) -> Summary:
+def summary_of(evidence: GateData) -> Summary:
     """The numbers of the docs of `evidence`, without standard errors that take long."""
     parts = [
         (part.task, summarize_task(part.task, part.results, n_total=part.n_total, num_fewshot=None, bootstrap_iters=0))
-        for part in evidence.parts
+        for part in evidence.tasks
     ]
     return summarize_group(evidence.owner, parts) if isinstance(evidence.owner, Group) else parts[0][1]

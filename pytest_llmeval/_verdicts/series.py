@@ -23,7 +23,7 @@ from pytest_llmeval._scoring.summary import metric_of
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts.samples import support_of
 from pytest_llmeval._verdicts.samples import weighs_by_size
-from pytest_llmeval._verdicts.verdict import Evidence
+from pytest_llmeval._verdicts.verdict import GateData
 
 
 #: A doc of a scope: the name of its task, and its number there.
@@ -57,11 +57,11 @@ class Scores:
     high: float
 
 
-def scores_of(gate: Gate, evidence: Evidence, order: Sequence[Place]) -> Scores | None:
+def scores_of(gate: Gate, evidence: GateData, order: Sequence[Place]) -> Scores | None:
     """How the gate's metric is a mean of bounded numbers over the docs of `order`; None if it is none."""
     filters = {
         name
-        for part in evidence.parts
+        for part in evidence.tasks
         for result in part.results
         for name, metrics in result.scores.items()
         if gate.metric in metrics and gate.filter in (None, name)
@@ -70,7 +70,7 @@ def scores_of(gate: Gate, evidence: Evidence, order: Sequence[Place]) -> Scores 
         return None
     (filter_name,) = filters
     by_size = weighs_by_size(evidence.owner, gate.metric, filter_name)
-    tasks = [part.task for part in evidence.parts]
+    tasks = [part.task for part in evidence.tasks]
     means = {task.name: mean for task in tasks if (mean := _bounded_mean(task, gate.metric)) is not None}
     if by_size is None or len(means) < len(tasks) or len({mean.support for mean in means.values()}) != 1:
         return None
@@ -87,7 +87,7 @@ def questions_of(gate: Gate, scores: Scores) -> list[Question]:
 
 
 def numbers_of_docs(
-    gate: Gate, question: Question, scores: Scores, evidence: Evidence, places: Sequence[Place]
+    gate: Gate, question: Question, scores: Scores, evidence: GateData, places: Sequence[Place]
 ) -> list[float] | None:
     """The number of each place, in order; None if a doc has none."""
     now, before = _sides(gate, scores, evidence, set(places))
@@ -138,12 +138,12 @@ def _question(operator: str, limit: float, share: float, scores: Scores) -> Ques
 
 
 def _sides(
-    gate: Gate, scores: Scores, evidence: Evidence, places: set[Place]
+    gate: Gate, scores: Scores, evidence: GateData, places: set[Place]
 ) -> tuple[dict[Place, float], dict[Place, float]]:
     """The docs' scores now and before. Of a comparison both sides are rounded as a baseline keeps them."""
     now: dict[Place, float] = {}
     before: dict[Place, float] = {}
-    for part in evidence.parts:
+    for part in evidence.tasks:
         mean, name = scores.means[part.task.name], part.task.name
         if not gate.compares:
             now |= _values(mean, scores.filter, gate.metric, name, part.results, places)

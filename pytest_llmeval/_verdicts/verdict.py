@@ -11,6 +11,7 @@ from typing import Literal
 from typing import TypeAlias
 
 from pytest_llmeval._baselines import Comparison
+from pytest_llmeval._baselines import Entry
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._task import NOTHING
 from pytest_llmeval._task import Group
@@ -29,18 +30,18 @@ Drawn: TypeAlias = Literal["all", "random", "first"]
 class Verdict:
     """`sentence` is one line for reports and failure texts, `numbers` what led to it, for JUnit and the like.
 
-    `against` is the p-value of a gate with confidence that failed by its numbers: how probable they are if the gate
+    `p_value` is the p-value of a gate with confidence that failed by its numbers: how probable they are if the gate
     holds. None where no number failed it: it passed, could not tell, or lacked data.
     """
 
     outcome: Outcome
     sentence: str
     numbers: Mapping[str, float | int] = NOTHING
-    against: float | None = None
+    p_value: float | None = None
 
     def to_list(self) -> list[Any]:
         """The verdict as plain data, for another process."""
-        return [self.outcome, self.sentence, dict(self.numbers), self.against]
+        return [self.outcome, self.sentence, dict(self.numbers), self.p_value]
 
     @classmethod
     def from_list(cls, values: Sequence[Any]) -> Verdict:
@@ -52,7 +53,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TaskData:
     """The docs of one task: `results` in doc order, of a data set of `n_total`, and how they pair with a baseline.
 
     `noise` is what rounding alone does to them, where that was asked for.
@@ -64,9 +65,14 @@ class Part:
     comparison: Comparison | None = None
     noise: Noise | None = None
 
+    @property
+    def pairs(self) -> Sequence[tuple[Entry, Entry]]:
+        """The docs that run and baseline both have: before and now."""
+        return () if self.comparison is None else self.comparison.pairing.pairs
+
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class GateData:
     """The docs behind the numbers of `owner`, task by task, for gates that look beyond the observed value.
 
     `baseline` is what the user called it, empty if none is named. `ignore_unpaired`: docs that only the run or only
@@ -74,7 +80,7 @@ class Evidence:
     """
 
     owner: Task | Group
-    parts: Sequence[Part]
+    tasks: Sequence[TaskData]
     drawn: Drawn = "all"
     baseline: str = ""
     ignore_unpaired: bool = False
@@ -84,6 +90,6 @@ class Evidence:
         """What to say of docs that are no sample."""
         if self.drawn != "first":
             return None
-        docs = sum(len(part.results) for part in self.parts)
-        which = f"the first {docs:,} docs" if len(self.parts) == 1 else "the first docs of each task"
+        docs = sum(len(part.results) for part in self.tasks)
+        which = f"the first {docs:,} docs" if len(self.tasks) == 1 else "the first docs of each task"
         return f"{which} are no random sample of the others"

@@ -17,8 +17,8 @@ def required(gate: Gate) -> str:
     parts = [bound_text(bound) for bound in gate.bounds]
     if gate.change is not None:
         parts.append(str(gate.change))
-    if gate.stays_right is not None:
-        parts.append("to stay right" + ("" if gate.stays_right == "all" else f" on {listed(gate.stays_right)}"))
+    if gate.must_stay_right is not None:
+        parts.append("to stay right" + ("" if gate.must_stay_right == "all" else f" on {listed(gate.must_stay_right)}"))
     confidence = gate.confidence if gate.written is None else gate.written
     asked = "" if confidence is None else f" @ {level_text(confidence)}"
     return " and ".join(parts) + asked + (" dataset" if gate.scope == "dataset" else "")

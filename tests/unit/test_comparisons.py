@@ -35,11 +35,11 @@ from pytest_llmeval._task import MetricSpec
 from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts import Changes
-from pytest_llmeval._verdicts import Evidence
+from pytest_llmeval._verdicts import GateData
 from pytest_llmeval._verdicts import Member
-from pytest_llmeval._verdicts import Part
+from pytest_llmeval._verdicts import TaskData
 from pytest_llmeval._verdicts import Verdict
-from pytest_llmeval._verdicts import changes_of_part
+from pytest_llmeval._verdicts import changes_of_task
 from pytest_llmeval._verdicts import in_family
 from pytest_llmeval._verdicts import judge
 
@@ -72,7 +72,7 @@ class Case:
 
     def __init__(self, tmp_path: Path) -> None:
         self.folder = Folder("main", tmp_path / "main")
-        self.parts: list[Part] = []
+        self.parts: list[TaskData] = []
         self.drawn: Any = "all"
 
     def add(
@@ -91,7 +91,7 @@ class Case:
             summary = summarize_task(own, old, n_total=len(old), num_fewshot=None, bootstrap_iters=0)
             self.folder.write(updated(None, PATH, own, Settings(), old, summary, "m", {}).record)
             comparison = compare_task(self.folder, own, Settings(), results)
-        self.parts.append(Part(own, results, total or len(results), comparison))
+        self.parts.append(TaskData(own, results, total or len(results), comparison))
         return self
 
     def judge(self, entry: Any, owner: Group | None = None, **more: Any) -> Verdict:
@@ -104,7 +104,7 @@ class Case:
         ]
         whole = owner or self.parts[0].task
         summary = summarize_group(owner, summaries) if owner else summaries[0][1]
-        evidence = Evidence(whole, self.parts, self.drawn, more.pop("baseline", "main"), **more)
+        evidence = GateData(whole, self.parts, self.drawn, more.pop("baseline", "main"), **more)
         gate = parse_gate(entry, path=PATH, line=1)
         return judge(gate, summary, evidence=evidence)
 
@@ -236,7 +236,7 @@ class TestRefusals:
     def test_a_task_without_one(self, case: Case) -> None:
         case.add(task(name="u"), hits(9), hits(9))
         results = docs(task(), hits(9))
-        case.parts = [Part(task(), results, 9, compare_task(case.folder, task(), Settings(), results))]
+        case.parts = [TaskData(task(), results, 9, compare_task(case.folder, task(), Settings(), results))]
         verdict = case.judge("acc >= baseline - 0.02")
         assert verdict.outcome == "failed"
         assert verdict.sentence.endswith("it cannot be compared with baseline 'main': it has nothing of task t")
@@ -293,12 +293,12 @@ class TestConfidence:
         bounds = _stats.paired_bounds(lost, 0, 1000, 0.95)
         assert verdict.outcome == outcome
         assert (bounds.low >= -0.02, bounds.high < -0.02) == (outcome == "passed", outcome == "failed")
-        assert (verdict.against is not None) == (outcome == "failed")
+        assert (verdict.p_value is not None) == (outcome == "failed")
 
     def test_the_p_of_a_failure_is_that_of_its_margin(self, case: Case) -> None:
         verdict = case.add(task(), hits(0, 50, 950), hits(1000)).judge("acc >= baseline - 0.02 @ 0.95")
-        assert verdict.against == pytest.approx(_stats.drop_p(50, 0, 1000, 0.02))
-        assert verdict.against < 0.05
+        assert verdict.p_value == pytest.approx(_stats.drop_p(50, 0, 1000, 0.02))
+        assert verdict.p_value < 0.05
 
     def test_improvements(self, case: Case) -> None:
         case.add(task(), hits(60, 40), hits(40, 60))
@@ -313,8 +313,8 @@ class TestConfidence:
         worse = case.add(own, [ll - 1 + 0.001 * i for i, ll in enumerate(before)], before)
         failed = worse.judge("perplexity <= baseline + 10% @ 0.95")
         assert failed.outcome == "failed"
-        assert failed.against is not None
-        assert failed.against < 0.001
+        assert failed.p_value is not None
+        assert failed.p_value < 0.001
         rise = math.exp(2.145) * (math.exp(1 - 0.0145) - 1)
         assert failed.numbers["difference"] == pytest.approx(rise, rel=1e-6)
         assert failed.numbers["difference_low"] < rise < failed.numbers["difference_high"]
@@ -444,7 +444,7 @@ class TestConfidence:
         failed = case.judge("acc >= 0.6 @ 0.95")
         # The binomial probability of 7 hits or fewer of 20 at .6.
         exact = sum(math.comb(20, k) * 0.6**k * 0.4 ** (20 - k) for k in range(8))
-        assert failed.against == pytest.approx(exact, rel=1e-6)
+        assert failed.p_value == pytest.approx(exact, rel=1e-6)
         assert case.judge({"metric": "acc", "max": 0.1, "confidence": 0.95}).outcome == "failed"
         assert case.judge({"metric": "acc", "min": 0.1, "max": 0.9, "confidence": 0.95}).outcome == "passed"
 
@@ -553,7 +553,7 @@ class TestGroups:
 
     def test_what_one_task_lacks_fails_the_group(self, case: Case) -> None:
         case.add(task(name="a"), hits(4), hits(4)).add(task(name="b"), hits(4))
-        case.parts[1] = Part(
+        case.parts[1] = TaskData(
             case.parts[1].task,
             case.parts[1].results,
             4,
@@ -619,7 +619,7 @@ class TestChanges:
     """What the end of a session says of docs one by one."""
 
     def changes(self, case: Case, own: Task, now: Sequence[Any], before: Sequence[Any]) -> Changes | None:
-        return changes_of_part(case.add(own, now, before).parts[0])
+        return changes_of_task(case.add(own, now, before).parts[0])
 
     def test_right_and_wrong(self, case: Case) -> None:
         assert self.changes(case, task(), hits(3, 2), [1.0, 1.0, 0.0, 1.0, 0.0]) == Changes(1, 1, 5, flips=True)
@@ -647,7 +647,7 @@ class TestChanges:
         other = Case(case.folder.path.parent / "texts")
         texts = task("bleu", kind="generate_until")
         assert self.changes(other, texts, [["a", "b"]] * 2, [["a", "a"]] * 2) is None
-        assert changes_of_part(Case(case.folder.path.parent / "none").add(task(), hits(2)).parts[0]) is None
+        assert changes_of_task(Case(case.folder.path.parent / "none").add(task(), hits(2)).parts[0]) is None
 
 
 class TestFamilies:

@@ -219,7 +219,7 @@ def test_comparisons(entry: Any, change: Change, confidence: float | None, scope
     ],
 )
 def test_docs_that_must_stay_right(entry: Any, docs: object) -> None:
-    assert parse(entry).stays_right == docs
+    assert parse(entry).must_stay_right == docs
     assert parse("acc stays right on 3, 17 as the two").name == "the two"
 
 

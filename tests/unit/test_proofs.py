@@ -34,18 +34,18 @@ from pytest_llmeval._task import GroupMetric
 from pytest_llmeval._task import MetricSpec
 from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
-from pytest_llmeval._verdicts import Evidence
-from pytest_llmeval._verdicts import Part
+from pytest_llmeval._verdicts import GateData
 from pytest_llmeval._verdicts import Proof
+from pytest_llmeval._verdicts import TaskData
 from pytest_llmeval._verdicts import Verdict
+from pytest_llmeval._verdicts import at_half_error
 from pytest_llmeval._verdicts import can_be_proven
-from pytest_llmeval._verdicts import halved
+from pytest_llmeval._verdicts import errors_of
+from pytest_llmeval._verdicts import final_verdict
 from pytest_llmeval._verdicts import judge
-from pytest_llmeval._verdicts import last_word
 from pytest_llmeval._verdicts import proof_of
-from pytest_llmeval._verdicts import risk_of
-from pytest_llmeval._verdicts import shown
 from pytest_llmeval._verdicts import summary_of
+from pytest_llmeval._verdicts import verdict_of_proof
 from pytest_llmeval._verdicts import with_proof
 
 
@@ -85,20 +85,20 @@ class Stream:
         places = [(result.doc, own.name) for own, results in self.columns for result in results]
         return [(name, doc) for doc, name in sorted(places)]
 
-    def evidence(self, count: int | None = None, **more: Any) -> Evidence:
+    def evidence(self, count: int | None = None, **more: Any) -> GateData:
         first = set(self.order()[:count])
         parts = []
         for own, results in self.columns:
             known = [result for result in results if (own.name, result.doc) in first]
             comparison = compare_task(self.folder, own, Settings(), known) if self.folder else None
-            parts.append(Part(own, known, len(results), comparison))
+            parts.append(TaskData(own, known, len(results), comparison))
         drawn: Any = "all" if count is None else "random"
-        return Evidence(self.owner or self.columns[0][0], parts, drawn, "main" if self.folder else "", **more)
+        return GateData(self.owner or self.columns[0][0], parts, drawn, "main" if self.folder else "", **more)
 
     def proof(self, entry: Any, count: int | None = None, stop: float = 0.95, members: int = 1, **more: Any) -> Any:
         gate = parse_gate(entry, path=PATH, line=1)
         of_data = gate.confidence is None or gate.scope == "dataset"
-        risk = risk_of(gate, members, stop, until_the_end=of_data)
+        risk = errors_of(gate, members, stop, until_the_end=of_data)
         return proof_of(gate, self.evidence(count, **more), self.order(), risk, gate.confidence or stop)
 
     def whole(self, entry: Any) -> Verdict:
@@ -137,7 +137,7 @@ class TestWhenItIsKnown:
     def test_only_the_first_docs_of_the_order_count(self) -> None:
         stream = Stream().add(task(), [1.0] * 100)
         order = [("t", 99), *stream.order()[:99]]
-        risk = risk_of(parse_gate(floor(), path=PATH, line=1), 1, 0.95, until_the_end=False)
+        risk = errors_of(parse_gate(floor(), path=PATH, line=1), 1, 0.95, until_the_end=False)
         assert proof_of(parse_gate(floor(), path=PATH, line=1), stream.evidence(50), order, risk, 0.95) is None
 
     @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ class TestWhatHasNoTest:
     def test_a_limit_leaves_a_data_set_unknown(self) -> None:
         stream = Stream().add(task(), [1.0] * 100)
         gate, evidence = parse_gate(floor(scope="dataset"), path=PATH, line=1), stream.evidence()
-        limited = replace(evidence, parts=[replace(part, n_total=1000) for part in evidence.parts])
+        limited = replace(evidence, tasks=[replace(part, n_total=1000) for part in evidence.tasks])
         assert can_be_proven(gate, evidence, stream.order())
         assert not can_be_proven(gate, limited, stream.order())
 
@@ -320,7 +320,7 @@ class TestWords:
         stream = Stream().add(task(), [1.0] * 100)
         gate, evidence = parse_gate(floor(), path=PATH, line=1), stream.evidence(32)
         verdict = with_proof(
-            shown(gate, stream.proof(floor(), 32), summary_of(evidence), evidence), stream.proof(floor())
+            verdict_of_proof(gate, stream.proof(floor(), 32), summary_of(evidence), evidence), stream.proof(floor())
         )
         assert verdict == Verdict(
             "passed",
@@ -332,7 +332,7 @@ class TestWords:
         stream = Stream(tmp_path).add(task(), [0.0] * 100, [1.0] * 100)
         gate, evidence = parse_gate("acc >= baseline - 0.1 @ 0.95", path=PATH, line=1), stream.evidence(32)
         proof = stream.proof("acc >= baseline - 0.1 @ 0.95", 32)
-        verdict = with_proof(shown(gate, proof, summary_of(evidence), evidence), proof)
+        verdict = with_proof(verdict_of_proof(gate, proof, summary_of(evidence), evidence), proof)
         assert verdict.sentence == (
             "t: acc 0.0000 (baseline 1.0000) on 32 of 100 docs, required >= baseline - 0.1 @ 0.95; drop 1.0000, "
             f"32 lost, 0 gained; proven after {proof.after} of 100 docs at 95 %"
@@ -349,17 +349,17 @@ class TestWords:
 class TestTheLastDoc:
     def test_half_of_the_error_is_kept(self) -> None:
         gate = parse_gate(floor(), path=PATH, line=1)
-        assert risk_of(gate, 5, 0.99, until_the_end=False).passing == pytest.approx(0.025)
-        assert risk_of(gate, 5, 0.99, until_the_end=False).failing == pytest.approx(0.005)
-        assert risk_of(parse_gate("acc >= 0.5", path=PATH, line=1), 1, 0.99, until_the_end=True).failing == (
+        assert errors_of(gate, 5, 0.99, until_the_end=False).passing == pytest.approx(0.025)
+        assert errors_of(gate, 5, 0.99, until_the_end=False).failing == pytest.approx(0.005)
+        assert errors_of(parse_gate("acc >= 0.5", path=PATH, line=1), 1, 0.99, until_the_end=True).failing == (
             pytest.approx(0.01)
         )
-        assert halved(gate).confidence == pytest.approx(0.975)
+        assert at_half_error(gate).confidence == pytest.approx(0.975)
 
     @pytest.mark.parametrize(("against", "outcome"), [(0.004, "failed"), (0.006, "inconclusive"), (None, "failed")])
     def test_a_family_shares_it(self, against: float | None, outcome: str) -> None:
         gate = parse_gate(floor(), path=PATH, line=1)
-        verdict = last_word(Verdict("failed", "x", against=against), gate, 5, looked=True)
+        verdict = final_verdict(Verdict("failed", "x", p_value=against), gate, 5, looked=True)
         assert verdict.outcome == outcome
         assert "judged at 0.975, as half of the error of 0.95 went into looking early" in verdict.sentence
 
@@ -367,15 +367,15 @@ class TestTheLastDoc:
     def test_the_verdict_shows_what_was_asked_for(self, confidence: str, judged: str) -> None:
         gate = parse_gate(f"acc >= 0.5 @ {confidence}", path=PATH, line=1)
         stream = Stream().add(task(), [1.0, 0.0] * 20)
-        verdict = judge(halved(gate), summary_of(stream.evidence()), evidence=stream.evidence())
-        sentence = last_word(verdict, gate, 1, looked=True).sentence
+        verdict = judge(at_half_error(gate), summary_of(stream.evidence()), evidence=stream.evidence())
+        sentence = final_verdict(verdict, gate, 1, looked=True).sentence
         assert f"required >= 0.5 @ {confidence}; it lies in " in sentence
         assert sentence.endswith(f"judged at {judged}, as half of the error of {confidence} went into looking early")
 
     def test_it_is_judged_at_the_half_that_was_kept(self) -> None:
         """20 of 40: Clopper and Pearson's bounds at .975."""
         stream = Stream().add(task(), [1.0, 0.0] * 20)
-        gate, evidence = halved(parse_gate(floor(), path=PATH, line=1)), stream.evidence()
+        gate, evidence = at_half_error(parse_gate(floor(), path=PATH, line=1)), stream.evidence()
         verdict = judge(gate, summary_of(evidence), evidence=evidence)
         bounds = exact_bounds(20, 40, 0.975)
         assert (verdict.numbers["low"], verdict.numbers["high"]) == pytest.approx((bounds.low, bounds.high))
@@ -384,10 +384,12 @@ class TestTheLastDoc:
 def final_outcome(gate: Gate, stream: Stream) -> str:
     """What a session comes to: the proof, else the judgement of all docs at what is left."""
     evidence, order = stream.evidence(), stream.order()
-    proof = proof_of(gate, evidence, order, risk_of(gate, 1, 0.95, until_the_end=False), 0.95)
+    proof = proof_of(gate, evidence, order, errors_of(gate, 1, 0.95, until_the_end=False), 0.95)
     if proof is not None:
         return proof.outcome
-    return last_word(judge(halved(gate), summary_of(evidence), evidence=evidence), gate, 1, looked=True).outcome
+    return final_verdict(
+        judge(at_half_error(gate), summary_of(evidence), evidence=evidence), gate, 1, looked=True
+    ).outcome
 
 
 def test_false_alarms_on_the_limit() -> None:
@@ -439,4 +441,4 @@ def early_stop(sizes: dict[str, int], **settings: Any) -> EarlyStop:
     def leaves(owner: Task | Group) -> tuple[Task, ...]:
         return (owner,) if isinstance(owner, Task) else tuple(m for m in owner.members if isinstance(m, Task))
 
-    return EarlyStop(evaluation, lambda owner, variant: Evidence(owner, []), leaves)
+    return EarlyStop(evaluation, lambda owner, variant: GateData(owner, []), leaves)

@@ -25,9 +25,9 @@ from pytest_llmeval._task import Group
 from pytest_llmeval._task import GroupMetric
 from pytest_llmeval._task import MetricSpec
 from pytest_llmeval._task import Task
-from pytest_llmeval._verdicts import Evidence
+from pytest_llmeval._verdicts import GateData
 from pytest_llmeval._verdicts import Noise
-from pytest_llmeval._verdicts import Part
+from pytest_llmeval._verdicts import TaskData
 from pytest_llmeval._verdicts import Verdict
 from pytest_llmeval._verdicts import judge
 
@@ -61,21 +61,23 @@ def results(own: Task, docs: Sequence[Doc], side: int, *, picks: bool = True) ->
     return found
 
 
-def part(tmp_path: Path, own: Task, docs: Sequence[Doc], noise: Noise | None = FLOOR, *, picks: bool = True) -> Part:
+def part(
+    tmp_path: Path, own: Task, docs: Sequence[Doc], noise: Noise | None = FLOOR, *, picks: bool = True
+) -> TaskData:
     folder = Folder("main", tmp_path)
     before, now = (results(own, docs, side, picks=picks) for side in (0, 1))
     summary = summarize_task(own, before, n_total=len(docs), num_fewshot=None, bootstrap_iters=0)
     folder.write(updated(None, PATH, own, Settings(), before, summary, "m", {}).record)
-    return Part(own, now, len(docs), compare_task(folder, own, Settings(), now), noise)
+    return TaskData(own, now, len(docs), compare_task(folder, own, Settings(), now), noise)
 
 
-def judged(parts: Sequence[Part], gate: Any, owner: Group | None = None, drawn: Any = "all") -> Verdict:
+def judged(parts: Sequence[TaskData], gate: Any, owner: Group | None = None, drawn: Any = "all") -> Verdict:
     summaries = [
         (one.task, summarize_task(one.task, one.results, n_total=one.n_total, num_fewshot=None, bootstrap_iters=0))
         for one in parts
     ]
     summary = summarize_group(owner, summaries) if owner else summaries[0][1]
-    evidence = Evidence(owner or parts[0].task, parts, drawn, "main")
+    evidence = GateData(owner or parts[0].task, parts, drawn, "main")
     return judge(parse_gate(gate, path=PATH, line=1), summary, evidence=evidence)
 
 
@@ -155,7 +157,7 @@ class TestWhatTiesDo:
             judged([part(tmp_path, task(), docs, noise)], "acc >= baseline - 0.02 @ 0.95") for noise in (FLOOR, None)
         )
         assert with_floor.outcome == without.outcome == "failed"
-        assert with_floor.against == without.against
+        assert with_floor.p_value == without.p_value
 
     @pytest.mark.parametrize("gate", ["acc >= baseline - 0.05", "acc >= baseline - 0.05 @ 0.95 dataset"])
     def test_what_was_observed_stays(self, tmp_path: Path, gate: str) -> None:
@@ -166,7 +168,7 @@ class TestWhatTiesDo:
 
     def test_a_sample_of_a_data_set_stays_what_it_is(self, tmp_path: Path) -> None:
         one = part(tmp_path, task(), [STAYS] * 18 + [LOST_TIE, LOST])
-        half = Part(one.task, one.results, 40, one.comparison, one.noise)
+        half = TaskData(one.task, one.results, 40, one.comparison, one.noise)
         verdict = judged([half], "acc >= baseline - 0.05 @ 0.95 dataset", drawn="random")
         assert counts(verdict) == (2, 0, 1)
 

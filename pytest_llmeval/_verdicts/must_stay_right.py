@@ -11,7 +11,7 @@ from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
 from pytest_llmeval._verdicts.pairs import Pairs
 from pytest_llmeval._verdicts.pairs import pairs_of
-from pytest_llmeval._verdicts.verdict import Evidence
+from pytest_llmeval._verdicts.verdict import GateData
 from pytest_llmeval._verdicts.verdict import Verdict
 from pytest_llmeval._verdicts.wording import basis
 from pytest_llmeval._verdicts.wording import docs_text
@@ -20,8 +20,8 @@ from pytest_llmeval._verdicts.wording import name_of_value
 from pytest_llmeval._verdicts.wording import required
 
 
-def judge_staying(
-    gate: Gate, docs: tuple[int, ...] | Literal["all"], summary: Summary, value: MetricValue, evidence: Evidence
+def judge_must_stay_right(
+    gate: Gate, docs: tuple[int, ...] | Literal["all"], summary: Summary, value: MetricValue, evidence: GateData
 ) -> Verdict:
     """Fails if a doc that was right in the baseline is wrong now; of docs that are named, if one is wrong at all."""
     head = (
