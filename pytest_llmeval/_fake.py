@@ -16,6 +16,7 @@ from pytest_llmeval._lm import Generation
 from pytest_llmeval._lm import GenerationKwargs
 from pytest_llmeval._lm import Loglikelihood
 from pytest_llmeval._lm import cut_at_stops
+from pytest_llmeval._plain import listed
 
 
 Answer = TypeVar("Answer")
@@ -97,4 +98,4 @@ def _look_up(table: Mapping[Any, Any], *keys: Any) -> Any:
     for key in keys:
         if key in table:
             return table[key]
-    raise ModelError(f"FakeLM has no answer to {keys[0]!r}; its table has: {', '.join(map(repr, list(table)[:10]))}")
+    raise ModelError(f"FakeLM has no answer to {keys[0]!r}; its table has: {listed(map(repr, table), 10)}")

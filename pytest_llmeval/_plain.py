@@ -112,10 +112,10 @@ def listed(names: Iterable[object], most: int = 5, *, separator: str = ", ", nou
 def did_you_mean(name: str, known: Iterable[str], *, otherwise: str = "", cutoff: float = 0.6) -> str:
     """Return ``; did you mean 'close'?``, the end of a message about an unknown name, or `otherwise`.
 
-    `cutoff` is the least similarity, from 0 to 1, of a name of `known` that is close (see `difflib`).
+    The name itself is not suggested. `cutoff`: the least similarity of a close name, from 0 to 1 (see `difflib`).
     """
-    close = difflib.get_close_matches(name, [one for one in known if one != name], n=1, cutoff=cutoff)
-    return f"; did you mean {close[0]!r}?" if close else otherwise
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
+    return f"; did you mean {close[0]!r}?" if close and close[0] != name else otherwise
 
 
 def version_of(package: str) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pytest_llmeval._baselines.record import read_record
 from pytest_llmeval._baselines.record import record_text
 from pytest_llmeval._errors import BaselineError
 from pytest_llmeval._errors import SettingError
+from pytest_llmeval._plain import did_you_mean
 
 
 #: Under pytest's root folder.
@@ -103,9 +103,7 @@ class Folder:
         there = sorted(path.name for path in self.path.parent.glob("*") if path.is_dir())
         if not there:
             return ""
-        close = difflib.get_close_matches(self.path.name, there, 1)
-        meant = f"; did you mean {close[0]!r}?" if close else ""
-        return f"; there are: {', '.join(there)}{meant}"
+        return f"; there are: {', '.join(there)}{did_you_mean(self.path.name, there)}"
 
 
 def _usual_mode() -> int:

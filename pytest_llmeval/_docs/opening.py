@@ -22,9 +22,9 @@ from pytest_llmeval._docs.layout import lookup
 from pytest_llmeval._docs.layout import matching
 from pytest_llmeval._docs.layout import read_layout
 from pytest_llmeval._docs.layout import split_patterns
-from pytest_llmeval._docs.readers import call
 from pytest_llmeval._docs.readers import quiet_and_settled
 from pytest_llmeval._errors import DataError
+from pytest_llmeval._functions import call
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import NOTHING
 from pytest_llmeval._task import DocFunction
@@ -137,7 +137,8 @@ def _from_function(task: Task, function: DocFunction, split: str, opened: Opened
     where = f"{describe(task, split)} ({task.path}:{task.line_of('custom_dataset')})"
     key = (function, repr(kwargs))
     if key not in opened.made:
-        opened.made[key] = call(function, where, **kwargs)
+        with quiet_and_settled():
+            opened.made[key] = call(function, where, **kwargs)
     splits = opened.made[key]
     if not isinstance(splits, Mapping):
         raise DataError(f"{where}: custom_dataset returned {type(splits).__name__}, expected splits by name")

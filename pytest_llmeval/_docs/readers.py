@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 from typing import Any
 
 from pytest_llmeval._errors import DataError
-from pytest_llmeval._task import DocFunction
 
 
 #: Python's and numpy's seeds in the peer when it loads a task (lm_eval --seed 0,1234,1234,1234).
@@ -51,16 +50,6 @@ def quiet_and_settled() -> Iterator[None]:
         np.random.set_state(numpy_state)
         if bars_were_on:
             datasets.enable_progress_bars()
-
-
-def call(function: DocFunction, where: str, *args: Any, **kwargs: Any) -> Any:
-    """What a task file's function returns. Raises DataError, which starts with `where`, if the function raises."""
-    try:
-        with quiet_and_settled():
-            return function(*args, **kwargs)
-    except Exception as error:
-        name = getattr(function, "__name__", "the function")
-        raise DataError(f"{where}: {name} raised {type(error).__name__}: {error}") from error
 
 
 if TYPE_CHECKING:

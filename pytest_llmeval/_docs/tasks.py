@@ -20,9 +20,10 @@ from typing import overload
 from pytest_llmeval._docs.opening import Opened
 from pytest_llmeval._docs.opening import describe
 from pytest_llmeval._docs.opening import open_split
-from pytest_llmeval._docs.readers import call
+from pytest_llmeval._docs.readers import quiet_and_settled
 from pytest_llmeval._errors import DataError
 from pytest_llmeval._errors import SettingError
+from pytest_llmeval._functions import call
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import DocData
 from pytest_llmeval._task import DocFunction
@@ -207,7 +208,10 @@ class TaskDocs:
         key = "process_docs" if process is not None else "custom_dataset"
         where = f"{describe(self.task, split)}, {key} ({self.task.path}:{self.task.line_of(key)})"
         data = self._source.split(self.task, self._settings, split)
-        return as_rows(data if process is None else call(process, where, data), where)
+        if process is not None:
+            with quiet_and_settled():
+                data = call(process, where, data)
+        return as_rows(data, where)
 
     def _picked(self, rows: Sequence[DocData], indices: Sequence[int]) -> Sequence[DocData]:
         wrong = [index for index in indices if not 0 <= index < len(rows)]
@@ -233,4 +237,6 @@ def _written_samples(task: Task) -> Sequence[DocData]:
     if not callable(samples):
         return samples or ()
     where = f"task {task.name}: fewshot_config samples ({task.path}:{task.line_of('fewshot_config')})"
-    return as_rows(call(samples, where), where)
+    with quiet_and_settled():
+        made = call(samples, where)
+    return as_rows(made, where)

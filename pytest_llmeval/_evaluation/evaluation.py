@@ -67,7 +67,7 @@ FIRST_WAVE, LARGEST_WAVE, WAVE_SECONDS = 32, 2048, 4.0
 Rendered: TypeAlias = tuple[RenderedDoc, tuple[Instance, ...]]
 
 #: Characters of prompts that are kept for later models (MMLU with five shots holds some 45 million).
-ROOM = 1 << 27
+CAPACITY = 1 << 27
 
 
 class OpenTask:
@@ -147,7 +147,7 @@ class Evaluation:
 
     def expect_several_models(self) -> None:
         """Keep what is rendered for the models that come later; with one model nothing grows with the docs."""
-        self._rendered = self._rendered or BoundedCache(ROOM)
+        self._rendered = self._rendered or BoundedCache(CAPACITY)
 
     def refusal(self, task: Task) -> str | None:
         """Why the code that a model writes for this task is not run here; None if it is, or if there is none."""

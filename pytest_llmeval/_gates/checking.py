@@ -12,6 +12,7 @@ from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._gates.gate import Gate
 from pytest_llmeval._gates.gate import Rule
 from pytest_llmeval._gates.ranges import check_range
+from pytest_llmeval._plain import did_you_mean
 from pytest_llmeval._scoring import Metric
 from pytest_llmeval._scoring import doc_mean
 from pytest_llmeval._scoring import metrics_of
@@ -41,8 +42,7 @@ def check_gate(gate: Gate, owner: Task | Group, leaves: Sequence[Task] = ()) -> 
     """
     what = name_of_owner(owner)
     if not _has(gate.metric, owner):
-        close = close_metric(gate.metric, owner)
-        mend = f"; did you mean {close!r}?" if close else ""
+        mend = did_you_mean(gate.metric, metric_names(owner))
         listed = ", ".join(metric_names(owner)) or "none; name some in aggregate_metric_list"
         raise gate.place.error(f"{what} has no metric {gate.metric!r} (it has: {listed}){mend}")
     filters = filter_names(owner, leaves, gate.metric)

@@ -5,10 +5,8 @@ Values are texts until they are read here, so that ``revision=0001`` stays the t
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -17,6 +15,7 @@ from typing import Any
 from pytest_llmeval._engine.requests import ENGINES
 from pytest_llmeval._engine.requests import EngineOptions
 from pytest_llmeval._errors import SettingError
+from pytest_llmeval._plain import did_you_mean
 
 
 DTYPES = ("auto", "bfloat16", "float16", "float32", "float64")
@@ -63,15 +62,9 @@ def read_model_args(args: Mapping[str, object]) -> ModelArgs:
     """The typed arguments. Raises SettingError for an unknown name or a value of the wrong kind."""
     for name in args:
         if name not in _READERS:
-            raise SettingError(f"model argument {name!r} is unknown{did_you_mean(name, _READERS)}")
+            there_are = f"; there are: {', '.join(sorted(_READERS))}"
+            raise SettingError(f"model argument {name!r} is unknown{did_you_mean(name, _READERS, otherwise=there_are)}")
     return ModelArgs(**{name: _read(name, str(value)) for name, value in args.items()})
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a message about a name that nobody knows."""
-    names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(names)}"
 
 
 def _read(name: str, text: str) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_llmeval._errors import SettingError
+from pytest_llmeval._plain import listed
 
 
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
@@ -87,7 +88,7 @@ def _weight_files(folder: Path) -> list[Path]:
     if missing:
         raise SettingError(
             f"model {str(folder)!r}: {len(missing)} of the {len(shards)} files that {index.name} lists "
-            f"{'is' if len(missing) == 1 else 'are'} missing: {', '.join(missing[:5])}"
+            f"{'is' if len(missing) == 1 else 'are'} missing: {listed(missing)}"
         )
     return [folder / name for name in shards]
 

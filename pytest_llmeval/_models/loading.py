@@ -28,6 +28,7 @@ from pytest_llmeval._errors import LLMEvalWarning
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.specs import Source
+from pytest_llmeval._plain import listed
 
 
 Loaded = TypeVar("Loaded")
@@ -97,13 +98,13 @@ class Loader:
         if missing:
             raise ModelError(
                 f"model {self.source.place!r} lacks {len(missing)} of its weights, which would be random: "
-                f"{', '.join(missing[:5])}"
+                f"{listed(missing)}"
             )
         unused = sorted(info["unexpected_keys"])
         if unused:
             warnings.warn(
                 f"model {self.source.place!r}: {type(model).__name__} has no use for {len(unused)} of the weights: "
-                f"{', '.join(unused[:5])}",
+                f"{listed(unused)}",
                 LLMEvalWarning,
                 stacklevel=2,
             )

@@ -158,7 +158,7 @@ def _reaches_over(token: Any) -> bool:
 
 
 #: Token ids that are kept, 4 bytes each (256 MB): those of all of MMLU with five shots take a sixth of it.
-ROOM = 1 << 26
+CAPACITY = 1 << 26
 #: What a tokenizer was told that says only where it lies.
 PLACES = frozenset({"name_or_path", "vocab_file", "merges_file", "tokenizer_file", "special_tokens_map_file"})
 
@@ -169,8 +169,8 @@ _Packed: TypeAlias = tuple["array[int]", "array[int]", bool]
 class Encodings:
     """Makes the encoders of a session; equal ones share what they have encoded."""
 
-    def __init__(self, room: int = ROOM) -> None:
-        self._kept: BoundedCache[bytes, _Packed] = BoundedCache(room)
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._kept: BoundedCache[bytes, _Packed] = BoundedCache(capacity)
 
     def encoder(
         self,

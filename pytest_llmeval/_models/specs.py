@@ -22,7 +22,7 @@ from typing import Literal
 
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._models.arguments import ModelArgs
-from pytest_llmeval._models.arguments import did_you_mean
+from pytest_llmeval._plain import did_you_mean
 
 
 #: Schemes that the documentation names and that other packages serve.
@@ -69,7 +69,8 @@ def split_scheme(spec: str, schemes: Iterable[str]) -> tuple[str, str]:
             f"model {spec!r}: {scheme!r} models come with a plugin, and none is installed that registers the scheme "
             f"(hook pytest_llmeval_register_models); registered here: {', '.join(sorted(known))}"
         )
-    raise SettingError(f"model {spec!r}: no scheme {scheme!r} is registered{did_you_mean(scheme, known)}")
+    mend = did_you_mean(scheme, sorted(known), otherwise=f"; there are: {', '.join(sorted(known))}")
+    raise SettingError(f"model {spec!r}: no scheme {scheme!r} is registered{mend}")
 
 
 def find_source(place: str) -> Source:

@@ -18,8 +18,8 @@ from types import MappingProxyType
 from typing import Any
 
 from pytest_llmeval._errors import DataError
+from pytest_llmeval._functions import call
 from pytest_llmeval._task import DocData
-from pytest_llmeval._task import DocFunction
 from pytest_llmeval._task import Field
 from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
@@ -43,12 +43,13 @@ class Row:
 def value_of(field: Field | None, row: Row) -> Any:
     """The field's value for one doc: a column's, a template's, a function's, or a constant; None without a field.
 
-    Raises TemplateError where a template does not fit the doc, and DataError where a function fails.
+    Raises TemplateError where a template does not fit the doc, and TaskFileError where a function fails.
     """
     if field is None:
         return None
     if field.function is not None:
-        return _called(field.function, row.data, row.place(field))
+        # A copy: what a function does to its doc must not reach the other fields, nor the next use as an example.
+        return call(field.function, row.place(field), dict(row.data))
     if field.text is not None:
         column = field.text in row.data
         return row.data[field.text] if column else evaluate(field.text, row.data, place=row.place(field))
@@ -91,15 +92,6 @@ def as_index(value: Any) -> int | None:
 def written_index(text: Any) -> int | None:
     """The number that a text of ASCII digits spells; None for any other text."""
     return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() else None
-
-
-def _called(function: DocFunction, data: DocData, where: str) -> Any:
-    try:
-        # A copy: what a function does to its doc must not reach the other fields, nor the next use as an example.
-        return function(dict(data))
-    except Exception as error:
-        name = getattr(function, "__name__", "its function")
-        raise DataError(f"{where}: {name} raised {type(error).__name__}: {error}") from error
 
 
 def _written_list(text: str) -> Any:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_llmeval._errors import TaskFileError
+from pytest_llmeval._plain import did_you_mean
 from pytest_llmeval._registry.derive import Deriver
 from pytest_llmeval._registry.index import Index
 from pytest_llmeval._registry.index import Located
@@ -22,7 +23,6 @@ from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import TaskFiles
 from pytest_llmeval._taskfile.group import Member
-from pytest_llmeval._taskfile.typed import did_you_mean
 
 
 class Registry:
@@ -123,7 +123,7 @@ class Registry:
         trees = [self._index.below(folder) for folder in folders]
         known = {one for names in trees for one in (*names.files, *names.tags)}
         places = ", ".join(str(folder) for folder in folders)
-        return f"no task, group or tag is called {name!r}{did_you_mean(name, known)} Looked in {places}."
+        return f"no task, group or tag is called {name!r}{did_you_mean(name, known, otherwise='.')} Looked in {places}."
 
     def _remember(self, found: Task | Group, home: Path) -> None:
         """Take up a task or group and all that is written in it. A name may have one home and one meaning only."""

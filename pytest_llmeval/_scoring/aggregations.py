@@ -22,6 +22,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pytest_llmeval._plain import listed
 from pytest_llmeval._scoring import aggregations as labels
 from pytest_llmeval._scoring import text as translation
 from pytest_llmeval._scoring.standard_errors import Drawn
@@ -41,7 +42,7 @@ def f1(items: Sequence[tuple[Any, Any]]) -> float:
 def resample_f1(items: Sequence[tuple[Any, Any]]) -> Callable[[Drawn], float]:
     others = sorted({str(label) for item in items for label in item if label not in (0, 1, -1)})
     if others:
-        raise ValueError(f"f1 is defined for the labels 0 and 1, here are also {', '.join(others[:5])}")
+        raise ValueError(f"f1 is defined for the labels 0 and 1, here are also {listed(others)}")
     gold, predicted = (np.array([item[side] == 1 for item in items]) for side in (0, 1))
 
     def statistic(drawn: Drawn) -> float:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_llmeval._functions import call
+from pytest_llmeval._plain import listed
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
@@ -30,7 +31,7 @@ from pytest_llmeval._task import Task
 
 
 #: Characters of why a doc could not be evaluated that one line holds, and how many metrics one names.
-_MOST_OF_A_REASON, _NAMED = 400, 5
+_MOST_OF_A_REASON = 400
 
 
 def summarize_task(
@@ -176,8 +177,7 @@ def _left_out(task: Task, scored: Sequence[DocResult]) -> Iterator[str]:
         ]
         if short:
             where = f" by filter {spec.name}" if len(task.filters) > 1 else ""
-            more = f", and {len(short) - _NAMED} more" if len(short) > _NAMED else ""
-            yield f"process_results gave no score{where} for {', '.join(short[:_NAMED])}{more}"
+            yield f"process_results gave no score{where} for {listed(short)}"
 
 
 def _docs_without(docs: int, having: int) -> str:

@@ -21,6 +21,7 @@ from pytest_llmeval._errors import DataError
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._errors import LLMEvalWarning
 from pytest_llmeval._errors import SettingError
+from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._evaluation.evaluation import OpenTask
 from pytest_llmeval._session.file_patterns import pass_by
 from pytest_llmeval._session.file_patterns import wants
@@ -122,7 +123,7 @@ class TaskModule(pytest.Module):
                 opened = session.evaluation.open(task)
                 if not (self.config.option.collectonly or session.looks_only):
                     opened.check_examples()
-            except DataError as error:
+            except (DataError, TaskFileError) as error:
                 session.lacking[task.name] = str(error)
                 functions.append(_data_function(session, str(error)))
                 continue

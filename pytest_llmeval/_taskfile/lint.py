@@ -22,6 +22,7 @@ from jinja2 import nodes
 
 from pytest_llmeval import _template
 from pytest_llmeval._errors import TemplateError
+from pytest_llmeval._plain import did_you_mean
 from pytest_llmeval._scoring import METRIC_NAMES
 from pytest_llmeval._scoring import Metric
 from pytest_llmeval._scoring import doc_mean
@@ -33,7 +34,6 @@ from pytest_llmeval._task import FilterStep
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile.fields import ConstantIndices
 from pytest_llmeval._taskfile.generation import resolve
-from pytest_llmeval._taskfile.typed import did_you_mean
 
 
 Severity: TypeAlias = Literal["error", "warning"]
@@ -104,10 +104,10 @@ def _check_field(field: Field, columns: Sequence[str] | None) -> Iterator[_Odd]:
 
 def _check_columns(field: Field, text: str, columns: Sequence[str]) -> Iterator[_Odd]:
     for name in sorted(needed_fields(text) - set(columns)):
-        message = f"field {name!r} is not in the data{did_you_mean(name, columns)} It has: {', '.join(columns)}."
-        yield field.key, message, "error"
+        mend = did_you_mean(name, columns, otherwise=".")
+        yield field.key, f"field {name!r} is not in the data{mend} It has: {', '.join(columns)}.", "error"
     if field.key in ("doc_to_text", "doc_to_choice") and text.isidentifier():
-        message = f"{text!r} is no column of the data{did_you_mean(text, columns)}"
+        message = f"{text!r} is no column of the data{did_you_mean(text, columns, otherwise='.')}"
         if field.key == "doc_to_choice":
             yield field.key, f"{message} It is no list of options either.", "error"
         else:

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_llmeval._taskfile.typed import did_you_mean
+from pytest_llmeval._plain import did_you_mean
 from pytest_llmeval._taskfile.typed import wrong
 from pytest_llmeval._taskfile.yaml import FunctionRef
 
@@ -44,7 +44,7 @@ class Modules:
         file = self._file(ref, module_name, key)
         module = self._module(file, module_name, ref, key)
         if not hasattr(module, name):
-            near = did_you_mean(name, vars(module))
+            near = did_you_mean(name, vars(module), otherwise=".")
             raise wrong(ref, key, f"!function {ref.text}: {file} defines no {name!r}{near}")
         function = getattr(module, name)
         if not callable(function):

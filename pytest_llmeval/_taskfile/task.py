@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -11,6 +10,7 @@ from typing import TypeAlias
 from typing import get_args
 
 from pytest_llmeval._errors import TaskFileError
+from pytest_llmeval._plain import did_you_mean
 from pytest_llmeval._task import NOTHING
 from pytest_llmeval._task import DocFunction
 from pytest_llmeval._task import OutputType
@@ -243,9 +243,9 @@ def read_metadata(entries: Mapping[str, Value], home: Path) -> tuple[dict[str, A
     written = typed.table(value, "metadata").entries
     for key, entry in written.items():
         # A gate under a misspelt key would never fail, docs of a misspelt cluster would count as independent.
-        meant = get_close_matches(key.lower(), _OWN_METADATA, 1, cutoff=0.8)
-        if meant and key not in _OWN_METADATA:
-            raise typed.wrong(entry, f"metadata.{key}", f"is no key of ours; did you mean {meant[0]!r}?")
+        meant = "" if key in _OWN_METADATA else did_you_mean(key.lower(), _OWN_METADATA, cutoff=0.8)
+        if meant:
+            raise typed.wrong(entry, f"metadata.{key}", f"is no key of ours{meant}")
     metadata = {key: data(entry) for key, entry in written.items() if key != "gates"}
     if not isinstance(metadata.get("cluster"), str | None):
         raise typed.wrong(written["cluster"], "metadata.cluster", "must name the column that docs of a cluster share")

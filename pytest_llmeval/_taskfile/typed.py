@@ -6,7 +6,6 @@ out as they were written, so ``no``, ``3.10`` and ``2024-01-02`` stay texts wher
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Collection
@@ -15,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_llmeval._errors import TaskFileError
+from pytest_llmeval._plain import did_you_mean
 from pytest_llmeval._taskfile.yaml import Items
 from pytest_llmeval._taskfile.yaml import Scalar
 from pytest_llmeval._taskfile.yaml import Table
@@ -97,7 +97,11 @@ def one_of(value: Value, key: str, choices: Iterable[str]) -> str:
     found = text(value, key)
     known = sorted(choices)
     if found not in known:
-        raise wrong(value, key, f"{found!r} is not known{did_you_mean(found, known)} Known are {', '.join(known)}.")
+        raise wrong(
+            value,
+            key,
+            f"{found!r} is not known{did_you_mean(found, known, otherwise='.')} Known are {', '.join(known)}.",
+        )
     return found
 
 
@@ -134,11 +138,5 @@ def check_keys(entries: Mapping[str, Value], known: Collection[str], prefix: str
     """Refuse keys that are not `known`. `prefix` is the name of the mapping that they stand in, with its dot."""
     for key, value in entries.items():
         if key not in known:
-            message = f"unknown key{did_you_mean(key, known)} Known are {', '.join(sorted(known))}."
+            message = f"unknown key{did_you_mean(key, known, otherwise='.')} Known are {', '.join(sorted(known))}."
             raise wrong(value, prefix + key, message)
-
-
-def did_you_mean(found: str, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?`` if something known is near, else a full stop."""
-    near = difflib.get_close_matches(found, list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else "."

@@ -202,7 +202,7 @@ def test_what_process_results_leaves_out_is_told() -> None:
     own = task("generate_until", *listed, process_results=len)
     summary = summarize(own, results(m0=[1, 1], m1=[1, None]))
     assert summary.notes == (
-        "process_results gave no score for m1 (1 of 2 docs), m2 (any doc), m3 (any doc), m4 (any doc), m5 (any doc), "
+        "process_results gave no score for m1 (1 of 2 docs), m2 (any doc), m3 (any doc), m4 (any doc), m5 (any doc) "
         "and 2 more",
     )
     assert summarize(own, []).notes == ()

@@ -18,6 +18,7 @@ from pytest_llmeval._docs import open_docs
 from pytest_llmeval._docs import select
 from pytest_llmeval._errors import DataError
 from pytest_llmeval._errors import SettingError
+from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Task
 
@@ -478,7 +479,7 @@ class TestFunctions:
         [
             (
                 {"process_docs": lambda data: data[99]},
-                r"split 'test', process_docs \(.*t.yaml:1\): <lambda> raised Index",
+                r"test_docs\.py:\d+: task t: .*, split 'test', process_docs \(.*t.yaml:1\): <lambda> raised Index",
             ),
             (
                 {"process_docs": lambda data: [1]},
@@ -486,13 +487,16 @@ class TestFunctions:
             ),
             ({"process_docs": lambda data: None}, r"process_docs .*gave docs of type NoneType"),
             ({"process_docs": lambda data: []}, r"it has no docs after process_docs"),
-            ({"custom_dataset": lambda: 1 / 0}, r"data set of its custom_dataset, .*raised ZeroDivisionError"),
+            (
+                {"custom_dataset": lambda: 1 / 0},
+                r"test_docs\.py:\d+: task t: data set of its custom_dataset, .*raised ZeroDivisionError",
+            ),
             ({"custom_dataset": lambda: ROWS}, r"custom_dataset returned list, expected splits by name"),
             ({"custom_dataset": lambda: {"train": ROWS}}, r"custom_dataset has no such split \(it has: train\)"),
         ],
     )
     def test_what_goes_wrong_is_named(self, keys: dict[str, Any], message: str) -> None:
-        with pytest.raises(DataError, match=message):
+        with pytest.raises(TaskFileError if "raised" in message else DataError, match=message):
             open_docs(
                 handmade.make_task({"test": ROWS}, **keys) if "process_docs" in keys else handmade.make_task(**keys),
                 Settings(),

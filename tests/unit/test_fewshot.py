@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_llmeval._docs import open_docs
 from pytest_llmeval._errors import DataError
+from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._prompts.fewshot import Shots
 from pytest_llmeval._prompts.fewshot import num_fewshot
 from pytest_llmeval._settings import Settings
@@ -253,7 +254,8 @@ class TestPool:
     def test_samples_that_cannot_be_made(self) -> None:
         task = self.make(fewshot=handmade.make_fewshot(samples=lambda: 1 / 0))
         with pytest.raises(
-            DataError, match=r"fewshot_config samples \(/tasks/t.yaml:1\): <lambda> raised ZeroDivision"
+            TaskFileError,
+            match=r"fewshot\.py:\d+: task t: fewshot_config samples \(/tasks/t.yaml:1\): <lambda> raised ZeroDivision",
         ):
             shots_of(task).for_doc(0)
 

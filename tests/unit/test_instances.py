@@ -14,6 +14,7 @@ from pytest_llmeval._doc import Instance
 from pytest_llmeval._doc import RenderedDoc
 from pytest_llmeval._errors import DataError
 from pytest_llmeval._errors import SettingError
+from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._errors import TemplateError
 from pytest_llmeval._lm import GenerationKwargs
 from pytest_llmeval._prompts import generation_kwargs
@@ -220,7 +221,8 @@ class TestTemplates:
 
     def test_a_failing_function_is_named(self) -> None:
         with pytest.raises(
-            DataError, match=r"task t, doc 3, doc_to_target \(/tasks/t.yaml:7\): <lambda> raised KeyError: 'z'"
+            TaskFileError,
+            match=r"instances\.py:\d+: task t, doc 3, doc_to_target \(/tasks/t.yaml:7\): <lambda> raised KeyError: 'z'",
         ):
             render({"q": "x"}, doc_to_target=lambda doc: doc["z"])
 

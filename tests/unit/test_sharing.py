@@ -97,7 +97,7 @@ def test_choices_of_a_doc_share_their_context(starter_models: Path) -> None:
 
 
 def test_without_room_everybody_encodes(starter_models: Path) -> None:
-    encodings, given = Encodings(room=0), tokenizer(starter_models / "good")
+    encodings, given = Encodings(capacity=0), tokenizer(starter_models / "good")
     assert encoded(encodings, given) == encoded(encodings, given) > 0
 
 
