@@ -13,13 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace
 from typing import Any
-from typing import TypeAlias
 
 from pytest_llmeval._task import NOTHING
-
-
-#: What a metric keeps of one doc until aggregation: a number, or a list such as [gold, pred] or [ll, words].
-Item: TypeAlias = Any
+from pytest_llmeval._task import Item
 
 
 def number_name(number: float) -> str:

@@ -26,6 +26,12 @@ DocData: TypeAlias = Mapping[str, Any]
 #: The value of a `!function` tag.
 DocFunction: TypeAlias = Callable[..., Any]
 
+#: What a metric keeps of one doc until aggregation: a number, or a list such as [gold, prediction] or [ll, words].
+Item: TypeAlias = Any
+
+#: The forms of an item; `_scoring.ITEM_KINDS` describes each.
+Kind: TypeAlias = Literal["right", "number", "labels", "texts", "choices", "lengths", "labelled_doc", "any"]
+
 
 class _Nothing(Mapping[str, Any]):
     """An empty mapping that may be a dataclass default: until Python 3.12 a mapping proxy has no hash."""
@@ -106,6 +112,77 @@ class MetricSpec:
     higher_is_better: bool | None = None
     options: Mapping[str, Any] = NOTHING
     line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DocMean:
+    """How the value of a metric is a mean over docs.
+
+    `values` maps the items of all docs to one number per doc; the metric is their mean, or with `log` its
+    exponential. `plain`: the items are these numbers. `support`: the least and the greatest number that a doc can
+    have, where known. Numbers made of log-probabilities have only lower bounds, since those are 0 at most: `floor`
+    is that of the mean, `least` computes that of a doc's number from the items of all docs.
+    """
+
+    values: Callable[[Sequence[Item]], Sequence[float]]
+    log: bool = False
+    support: tuple[float, float] | None = None
+    plain: bool = False
+    floor: float | None = None
+    least: Callable[[Sequence[Item]], float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """How the items of all docs become the value of a metric.
+
+    `name` is that of the format, or the name of the user's function (`owned`). `needs`: the kind of item that
+    `function` takes, "any" where that is up to the user. `stderr` takes the items and the number of bootstrap draws;
+    None: there is no formula. `doc_mean` is None where the value is not a mean over docs (f1, bleu).
+    """
+
+    name: str
+    function: Callable[[Sequence[Item]], float]
+    needs: Kind = "any"
+    stderr: Callable[[Sequence[Item], int], float] | None = None
+    doc_mean: DocMean | None = None
+    owned: bool = False
+
+    def __call__(self, items: Sequence[Item]) -> float:
+        return self.function(items)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One number of a task: an entry of `metric_list`, resolved for the task's output type.
+
+    A doc's item comes from one of three functions. `item` takes what the output type makes of a doc's loglikelihoods;
+    `score` takes (prediction, references) of a generated text and returns items by name; `code` takes (completions,
+    prompt, references, doc, runner) and does so by running programs, for each k of `pass_at`. All are None where
+    `process_results` scores. `picks_by`: for a metric that is right if the choice with the largest value is, those
+    values, choice by choice.
+    """
+
+    name: str
+    kind: Kind
+    aggregation: Aggregation
+    higher_is_better: bool | None
+    options: Mapping[str, Any] = NOTHING
+    item: Callable[[Any], Item] | None = field(default=None, compare=False, repr=False)
+    picks_by: Callable[[Any], list[float]] | None = field(default=None, compare=False, repr=False)
+    score: Callable[[Any, Sequence[str]], Mapping[str, Item]] | None = field(default=None, compare=False, repr=False)
+    code: Callable[..., Mapping[str, Item]] | None = field(default=None, compare=False, repr=False)
+    pass_at: tuple[int, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names under which its values are reported: ``pass@1``, ... or its own."""
+        return tuple(f"pass@{k}" for k in self.pass_at) or (self.name,)
+
+    @property
+    def names_are_open(self) -> bool:
+        """True if a function of the task may return items under any name (the keys of a dict)."""
+        return self.score is not None and self.kind == "any"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,10 @@ from pytest_llmeval._functions import name_of
 from pytest_llmeval._plain import plain_or_text
 from pytest_llmeval._prompts import written_kwargs
 from pytest_llmeval._prompts.fewshot import num_fewshot
-from pytest_llmeval._scoring import Metric
-from pytest_llmeval._scoring import aggregation_name
 from pytest_llmeval._scoring import metrics_of
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import FilterStep
+from pytest_llmeval._task import Metric
 from pytest_llmeval._task import Task
 
 
@@ -95,7 +94,7 @@ def _step(step: FilterStep) -> list[Any]:
 
 def _metric(metric: Metric) -> dict[str, Any]:
     return {
-        "aggregation": aggregation_name(metric),
+        "aggregation": metric.aggregation.name,
         "higher_is_better": metric.higher_is_better,
         "options": {name: plain_or_text(value) for name, value in metric.options.items()},
     }

@@ -24,7 +24,7 @@ from pytest_llmeval._errors import BaselineError
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Summary
 from pytest_llmeval._results import nonfinite_in
-from pytest_llmeval._scoring.summary import summarize_task
+from pytest_llmeval._scoring import summarize_task
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Task
 

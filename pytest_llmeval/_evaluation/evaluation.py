@@ -45,18 +45,16 @@ from pytest_llmeval._registry import Registry
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Ledger
 from pytest_llmeval._results import Summary
+from pytest_llmeval._scoring import METRICS
 from pytest_llmeval._scoring import CodeRunner
-from pytest_llmeval._scoring.doc_scores import pick_of
-from pytest_llmeval._scoring.doc_scores import score_doc
-from pytest_llmeval._scoring.summary import summarize_group
-from pytest_llmeval._scoring.summary import summarize_task
+from pytest_llmeval._scoring import pick_of
+from pytest_llmeval._scoring import score_doc
+from pytest_llmeval._scoring import summarize_group
+from pytest_llmeval._scoring import summarize_task
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 
-
-#: Metrics that run what the model wrote, in the sandbox.
-CODE_METRICS = frozenset({"pass_at_k", "pass@k"})
 
 #: Docs in the first wave of a session, the most in any, and the seconds that a wave aims at: short enough for
 #: smooth progress and -x, long enough for the engine to sort and share prefixes.
@@ -158,10 +156,11 @@ class Evaluation:
             return (
                 f"{place} runs code that the model writes; allow it with --llmeval-allow-code (it then runs sandboxed)"
             )
-        if not any(metric.name in CODE_METRICS for metric in task.metrics):
+        in_sandbox = sorted(name for name, definition in METRICS.items() if definition.runs_code)
+        if not any(metric.name in in_sandbox for metric in task.metrics):
             return (
                 f"{place} runs code that the model writes in functions of its own, which no sandbox holds; score it "
-                f"with one of the metrics {', '.join(sorted(CODE_METRICS))}"
+                f"with one of the metrics {', '.join(in_sandbox)}"
             )
         if self._no_sandbox is None:
             self._no_sandbox = _sandbox.available() or ""

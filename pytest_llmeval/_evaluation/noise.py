@@ -23,10 +23,10 @@ from pytest_llmeval._evaluation.model_calls import ask_docs
 from pytest_llmeval._evaluation.model_calls import chat_of
 from pytest_llmeval._evaluation.model_calls import grouped
 from pytest_llmeval._lm import LM
+from pytest_llmeval._scoring import choice_values
 from pytest_llmeval._scoring import margin
 from pytest_llmeval._scoring import pick
-from pytest_llmeval._scoring.doc_scores import choice_values
-from pytest_llmeval._scoring.doc_scores import score_doc
+from pytest_llmeval._scoring import score_doc
 from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts import Noise

@@ -13,10 +13,9 @@ from pytest_llmeval._gates.gate import Gate
 from pytest_llmeval._gates.gate import Rule
 from pytest_llmeval._gates.ranges import check_range
 from pytest_llmeval._plain import did_you_mean
-from pytest_llmeval._scoring import Metric
-from pytest_llmeval._scoring import doc_mean
 from pytest_llmeval._scoring import metrics_of
 from pytest_llmeval._task import Group
+from pytest_llmeval._task import Metric
 from pytest_llmeval._task import Task
 
 
@@ -104,7 +103,7 @@ def metric_names(owner: Task | Group) -> tuple[str, ...]:
     """The names under which a task's metrics come, or those of what a group aggregates."""
     if isinstance(owner, Group):
         return tuple(dict.fromkeys(metric.metric for metric in owner.metrics))
-    return tuple(name for metric in _metrics(owner) for name in _names(metric))
+    return tuple(name for metric in _metrics(owner) for name in metric.names)
 
 
 def filter_names(owner: Task | Group, leaves: Sequence[Task] = (), metric: str | None = None) -> tuple[str, ...]:
@@ -116,7 +115,7 @@ def filter_names(owner: Task | Group, leaves: Sequence[Task] = (), metric: str |
 
 def names_are_open(task: Task) -> bool:
     """Whether functions of the task may return scores under any name."""
-    return task.process_results is not None or any(m.expands and m.code is None for m in _metrics(task))
+    return task.process_results is not None or any(metric.names_are_open for metric in _metrics(task))
 
 
 def higher_is_better(name: str, owner: Task | Group, leaves: Sequence[Task]) -> bool | None:
@@ -128,7 +127,7 @@ def higher_is_better(name: str, owner: Task | Group, leaves: Sequence[Task]) -> 
 def _meant(name: str, owner: Task | Group, leaves: Sequence[Task]) -> list[tuple[Task, Metric]]:
     """The metrics of that name, each with its task."""
     tasks = (owner,) if isinstance(owner, Task) else leaves
-    return [(task, metric) for task in tasks for metric in _metrics(task) if name in _names(metric)]
+    return [(task, metric) for task in tasks for metric in _metrics(task) if name in metric.names]
 
 
 def _group_filters(group: Group, leaves: Sequence[Task], metric: str | None) -> Iterator[str]:
@@ -148,10 +147,6 @@ def _metrics(task: Task) -> tuple[Metric, ...]:
         return metrics_of(task)
     except ValueError as error:
         raise TaskFileError(task.path, str(error), line=task.line_of("metric_list"), key="metric_list") from None
-
-
-def _names(metric: Metric) -> tuple[str, ...]:
-    return (metric.name,) if metric.code is None else tuple(f"pass@{k}" for k in metric.code.k)
 
 
 def _is_own(name: str, owner: Task | Group) -> bool:
@@ -194,7 +189,7 @@ def _check_confidence(gate: Gate, owner: Task | Group, leaves: Sequence[Task]) -
 
 def _is_mean(name: str, owner: Task | Group, leaves: Sequence[Task]) -> bool:
     """Whether the value is a mean over docs; of one task also the exponential of a mean, as perplexity is."""
-    means = [doc_mean(metric) for _, metric in _meant(name, owner, leaves)]
+    means = [metric.aggregation.doc_mean for _, metric in _meant(name, owner, leaves)]
     return all(mean is not None and (isinstance(owner, Task) or not mean.log) for mean in means)
 
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pytest_llmeval._gates.gate import Bound
 from pytest_llmeval._gates.gate import Change
 from pytest_llmeval._gates.gate import Gate
-from pytest_llmeval._scoring import Metric
-from pytest_llmeval._scoring import doc_mean
+from pytest_llmeval._task import Metric
 from pytest_llmeval._task import Task
 
 
@@ -30,11 +29,11 @@ def check_range(gate: Gate, meant: Sequence[tuple[Task, Metric]]) -> None:
 
 def _range_of(task: Task, metric: Metric) -> tuple[float, float] | None:
     """Known of what this package computes, and of a mean whose docs' scores the task tells the range of."""
-    if metric.owned:
+    if metric.aggregation.owned:
         return None
-    if metric.kind == "right" or metric.code is not None or (metric.name == "f1" and metric.kind != "any"):
+    if metric.kind == "right" or metric.pass_at or (metric.name == "f1" and metric.kind != "any"):
         return 0.0, 1.0
-    mean = doc_mean(metric)
+    mean = metric.aggregation.doc_mean
     if mean is None:
         return None
     if mean.plain and metric.name in task.ranges:

@@ -1,80 +1,81 @@
-"""The metrics of lm-evaluation-harness's format: what is kept of a doc, and how all docs become one number.
+"""From a model's answers to numbers: of a doc, of a task, of a group.
 
-`resolve` makes a `Metric` of an entry of `metric_list`. What a doc contributes to it, its item, comes from
-`choice_scores` or `target_scores` for loglikelihoods, from `generation_score` for a generated text.
+filters          the responses of a doc, before they are scored (`filter_list`)
+text, choice     the item of a doc: from a generated text, from loglikelihoods
+passk            the item of a doc: from running a program
+items            the kinds of items
+metric           every metric of the format, in one table; an entry of `metric_list` resolved
+aggregations     from the items of all docs to a value, in one table
+standard_errors  of a value
+doc_scores       the scores of one doc
+summary          the values of a task or group
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from collections.abc import Sequence
-from typing import Any
-
-from pytest_llmeval._scoring.aggregations import Item
-from pytest_llmeval._scoring.choice import CHOICE_METRICS
-from pytest_llmeval._scoring.choice import PICKED_BY
-from pytest_llmeval._scoring.choice import ROLLING_METRICS
+from pytest_llmeval._scoring.aggregations import AGGREGATIONS
+from pytest_llmeval._scoring.choice import NO_CHOICE
 from pytest_llmeval._scoring.choice import Answered
 from pytest_llmeval._scoring.choice import choice_scores
+from pytest_llmeval._scoring.choice import count_bytes
+from pytest_llmeval._scoring.choice import count_words
 from pytest_llmeval._scoring.choice import margin
 from pytest_llmeval._scoring.choice import pick
-from pytest_llmeval._scoring.choice import target_scores
-from pytest_llmeval._scoring.means import DOC_MEANS
-from pytest_llmeval._scoring.means import DocMean
-from pytest_llmeval._scoring.means import doc_mean
-from pytest_llmeval._scoring.means import misfit
-from pytest_llmeval._scoring.metric import AGGREGATION_NAMES
-from pytest_llmeval._scoring.metric import METRIC_NAMES
-from pytest_llmeval._scoring.metric import Metric
-from pytest_llmeval._scoring.metric import aggregation_name
+from pytest_llmeval._scoring.choice import probabilities
+from pytest_llmeval._scoring.doc_scores import choice_values
+from pytest_llmeval._scoring.doc_scores import pick_of
+from pytest_llmeval._scoring.doc_scores import score_doc
+from pytest_llmeval._scoring.filters import FILTER_NAMES
+from pytest_llmeval._scoring.items import ITEM_KINDS
+from pytest_llmeval._scoring.items import misfit
+from pytest_llmeval._scoring.metric import METRICS
 from pytest_llmeval._scoring.metric import default_metrics
 from pytest_llmeval._scoring.metric import metrics_of
 from pytest_llmeval._scoring.metric import resolve
 from pytest_llmeval._scoring.metric import stderr
 from pytest_llmeval._scoring.metric import unlisted
 from pytest_llmeval._scoring.passk import CodeRunner
+from pytest_llmeval._scoring.passk import PassAtK
 from pytest_llmeval._scoring.passk import pass_at_k
+from pytest_llmeval._scoring.standard_errors import bootstrap_stderr
 from pytest_llmeval._scoring.standard_errors import pooled_stderr
 from pytest_llmeval._scoring.standard_errors import unweighted_stderr
+from pytest_llmeval._scoring.summary import metric_of
+from pytest_llmeval._scoring.summary import summarize_group
+from pytest_llmeval._scoring.summary import summarize_task
+from pytest_llmeval._scoring.text import number_in
 
 
 __all__ = [
-    "AGGREGATION_NAMES",
-    "CHOICE_METRICS",
-    "DOC_MEANS",
-    "METRIC_NAMES",
-    "PICKED_BY",
-    "ROLLING_METRICS",
+    "AGGREGATIONS",
+    "FILTER_NAMES",
+    "ITEM_KINDS",
+    "METRICS",
+    "NO_CHOICE",
     "Answered",
     "CodeRunner",
-    "DocMean",
-    "Item",
-    "Metric",
-    "aggregation_name",
+    "PassAtK",
+    "bootstrap_stderr",
     "choice_scores",
+    "choice_values",
+    "count_bytes",
+    "count_words",
     "default_metrics",
-    "doc_mean",
-    "generation_score",
     "margin",
+    "metric_of",
     "metrics_of",
     "misfit",
+    "number_in",
     "pass_at_k",
     "pick",
+    "pick_of",
     "pooled_stderr",
+    "probabilities",
     "resolve",
+    "score_doc",
     "stderr",
-    "target_scores",
+    "summarize_group",
+    "summarize_task",
     "unlisted",
     "unweighted_stderr",
 ]
-
-
-def generation_score(metric: Metric, prediction: Any, references: Sequence[str]) -> Mapping[str, Item]:
-    """The items of a generated text, by metric name; a user's function may give several.
-
-    `prediction` is a text, or a list where the filter leaves several. Of several references the best counts.
-    Raises ValueError where the metric cannot score such a prediction, TaskFileError where its function fails.
-    """
-    if metric.score is None:
-        raise ValueError(f"metric {metric.name} does not score a text by itself")
-    return metric.score(prediction, references)

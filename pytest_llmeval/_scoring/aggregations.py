@@ -1,9 +1,9 @@
-"""F1 and Matthews correlation of predicted labels, equal to scikit-learn's. Items are (gold, prediction).
+"""From the items of all docs to the value of a metric: every aggregation of the format, in one table.
 
-From what a metric keeps of each doc to one number, and that number's standard error.
-
-Names, formulas and the choice between a closed form and the bootstrap are lm-evaluation-harness's. Values that
-overflow are infinite, and NaN stays NaN: neither is an error here, and neither passes a gate.
+Only a mean over docs has bounds at a confidence, so each record says if and how its value is one. A perplexity is the
+exponential of a mean. A score per word is a ratio of sums; it is linearised (Cochran 1977, Sampling Techniques,
+3rd ed., section 6.3): a doc of log-probability `ll` and `u` units contributes ``r + (-ll - r u) n / sum(u)`` with
+``r = -sum(ll) / sum(u)``, values whose mean is r and whose spread is that of r.
 """
 
 from __future__ import annotations
@@ -13,22 +13,26 @@ import statistics
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pytest_llmeval._plain import listed
-from pytest_llmeval._scoring import aggregations as labels
-from pytest_llmeval._scoring import text as translation
+from pytest_llmeval._scoring import text
 from pytest_llmeval._scoring.standard_errors import Drawn
 from pytest_llmeval._scoring.standard_errors import Resample
 from pytest_llmeval._scoring.standard_errors import bootstrap_stderr
 from pytest_llmeval._scoring.standard_errors import mean_stderr
+from pytest_llmeval._task import Aggregation
+from pytest_llmeval._task import DocMean
+from pytest_llmeval._task import Kind
+
+
+#: Most draws for corpus scores that are slow to compute.
+TRANSLATION_DRAWS = 100
 
 
 def f1(items: Sequence[tuple[Any, Any]]) -> float:
@@ -76,21 +80,6 @@ def _correlation(confusion: NDArray[np.intp]) -> float:
     return (hits * n - int(gold @ predicted)) / math.sqrt(spread) if spread else 0.0
 
 
-#: What a metric keeps of one doc: a number, [gold, prediction], [loglikelihood, length], [gold, probabilities].
-Item: TypeAlias = Any
-
-#: Most draws for corpus scores that are slow to compute.
-TRANSLATION_DRAWS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Aggregation:
-    """How items become a number. `stderr` takes the items and the number of bootstrap draws; None: no formula."""
-
-    function: Callable[[Sequence[Item]], float]
-    stderr: Callable[[Sequence[Item], int], float] | None = None
-
-
 def mean(items: Sequence[float]) -> float:
     return float(sum(items) / len(items))
 
@@ -130,11 +119,7 @@ def brier_score(items: Sequence[tuple[int, Sequence[float]]]) -> float:
 
 def likelihood(items: Sequence[tuple[int, Sequence[float]]]) -> float:
     """Mean probability of the right choice, P(choice | context). Items are (gold, loglikelihoods of the choices)."""
-    return mean([exp(lls[gold]) for gold, lls in items])
-
-
-def _likelihood_stderr(items: Sequence[tuple[int, Sequence[float]]], draws: int) -> float:
-    return mean_stderr([exp(lls[gold]) for gold, lls in items], draws)
+    return mean(_likelihoods(items))
 
 
 def acc_all(items: Sequence[tuple[Any, Mapping[str, Any]]]) -> float:
@@ -157,11 +142,6 @@ def _whole_questions(
     return [float(all_right) for all_right in right.values()]
 
 
-def bypass(items: Sequence[Item]) -> float:
-    """The format's placeholder where nothing is to be scored."""
-    return 999.0
-
-
 def exp(exponent: float) -> float:
     """exp without overflow: infinite where a float cannot hold it."""
     try:
@@ -175,8 +155,53 @@ def _weighted_mean(items: Sequence[tuple[float, int]]) -> float:
     return sum(ll for ll, _ in items) / units if units else math.nan
 
 
-def _resampled(function: Callable[[Any], Any]) -> Resample:
-    """For statistics of plain numbers that numpy computes from an array."""
+def _likelihoods(items: Sequence[tuple[int, Sequence[float]]]) -> list[float]:
+    return [exp(lls[gold]) for gold, lls in items]
+
+
+def _per_unit(items: Sequence[tuple[float, int]]) -> list[float]:
+    """The linearised values of a score per unit."""
+    rate, average = _rate_and_length(items)
+    return [rate + (-ll - rate * count) / average for ll, count in items]
+
+
+def _least_per_unit(items: Sequence[tuple[float, int]]) -> float:
+    """Lower bound of a doc's linearised value, reached when every unit has probability 1.
+
+    Negative for docs longer than average; no doc is taken to be longer than the longest of these.
+    """
+    rate, average = _rate_and_length(items)
+    longest: float = max(count for _, count in items)
+    return rate * (1 - longest / average)
+
+
+def _rate_and_length(items: Sequence[tuple[float, int]]) -> tuple[float, float]:
+    """The score per unit, and the units of a doc of average length."""
+    units = sum(count for _, count in items)
+    if not units:
+        return math.nan, math.nan
+    return -sum(ll for ll, _ in items) / units, units / len(items)
+
+
+def _nanmean_of(values: Any) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else math.nan
+
+
+def _bootstrapped(
+    name: str,
+    function: Callable[[Any], float],
+    resample: Resample | Callable[[Any], Any],
+    needs: Kind = "number",
+    doc_mean: DocMean | None = None,
+    most_draws: int | None = None,
+) -> Aggregation:
+    stderr = partial(bootstrap_stderr, resample, most_draws=most_draws)
+    return Aggregation(name, function, needs, stderr, doc_mean)
+
+
+def _of_numbers(function: Callable[[Any], Any]) -> Resample:
+    """The resampling of a statistic that numpy computes from an array of plain numbers."""
 
     def prepare(items: Sequence[float]) -> Callable[[Any], float]:
         values = np.asarray(items, dtype=float)
@@ -185,37 +210,60 @@ def _resampled(function: Callable[[Any], Any]) -> Resample:
     return prepare
 
 
-def _nanmean_of(values: Any) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else math.nan
-
-
-def _bootstrapped(function: Callable[[Any], float], resample: Resample, draws: int | None = None) -> Aggregation:
-    return Aggregation(function, partial(bootstrap_stderr, resample, most_draws=draws))
-
-
 def _translation(name: str) -> Aggregation:
-    resample = partial(translation.resample, name)
-    return _bootstrapped(partial(translation.corpus_score, name), resample, TRANSLATION_DRAWS)
+    score, resample = partial(text.corpus_score, name), partial(text.resample, name)
+    return _bootstrapped(name, score, resample, "texts", most_draws=TRANSLATION_DRAWS)
 
 
-AGGREGATIONS: Mapping[str, Aggregation] = MappingProxyType(
-    {
-        "acc_all": Aggregation(acc_all, _acc_all_stderr),
-        "bits_per_byte": Aggregation(bits_per_byte),
-        "bleu": _translation("bleu"),
-        "brier_score": Aggregation(brier_score),
-        "bypass": Aggregation(bypass),
-        "chrf": _translation("chrf"),
-        "chrf++": _translation("chrf++"),
-        "f1": _bootstrapped(labels.f1, labels.resample_f1),
-        "likelihood": Aggregation(likelihood, _likelihood_stderr),
-        "matthews_corrcoef": _bootstrapped(labels.matthews_corrcoef, labels.resample_matthews_corrcoef),
-        "mean": Aggregation(mean, mean_stderr),
-        "median": _bootstrapped(median, _resampled(np.median)),
-        "nanmean": _bootstrapped(nanmean, _resampled(_nanmean_of)),
-        "perplexity": _bootstrapped(perplexity, _resampled(lambda lls: exp(-float(lls.mean())))),
-        "ter": _translation("ter"),
-        "weighted_perplexity": Aggregation(weighted_perplexity),
-    }
+_ALL = (
+    Aggregation("acc_all", acc_all, "labelled_doc", _acc_all_stderr),
+    Aggregation(
+        "bits_per_byte",
+        bits_per_byte,
+        "lengths",
+        doc_mean=DocMean(
+            lambda items: [value / math.log(2) for value in _per_unit(items)],
+            floor=0.0,
+            least=lambda items: _least_per_unit(items) / math.log(2),
+        ),
+    ),
+    _translation("bleu"),
+    Aggregation(
+        "brier_score",
+        brier_score,
+        "choices",
+        doc_mean=DocMean(lambda items: [brier_score([item]) for item in items], support=(0.0, 2.0)),
+    ),
+    Aggregation("bypass", lambda items: 999.0),  # the format's placeholder where nothing is to be scored
+    _translation("chrf"),
+    _translation("chrf++"),
+    _bootstrapped("f1", f1, resample_f1, "labels"),
+    Aggregation(
+        "likelihood",
+        likelihood,
+        "choices",
+        lambda items, draws: mean_stderr(_likelihoods(items), draws),
+        DocMean(_likelihoods, support=(0.0, 1.0)),
+    ),
+    _bootstrapped("matthews_corrcoef", matthews_corrcoef, resample_matthews_corrcoef, "labels"),
+    Aggregation(
+        "mean", mean, "number", mean_stderr, DocMean(lambda items: [float(item) for item in items], plain=True)
+    ),
+    _bootstrapped("median", median, _of_numbers(np.median)),
+    _bootstrapped("nanmean", nanmean, _of_numbers(_nanmean_of)),
+    _bootstrapped(
+        "perplexity",
+        perplexity,
+        _of_numbers(lambda lls: exp(-float(lls.mean()))),
+        doc_mean=DocMean(lambda items: [-float(item) for item in items], log=True, floor=0.0, least=lambda items: 0.0),
+    ),
+    _translation("ter"),
+    Aggregation(
+        "weighted_perplexity",
+        weighted_perplexity,
+        "lengths",
+        doc_mean=DocMean(_per_unit, log=True, floor=0.0, least=_least_per_unit),
+    ),
 )
+
+AGGREGATIONS: Mapping[str, Aggregation] = MappingProxyType({one.name: one for one in _ALL})

@@ -1,6 +1,6 @@
-"""Items of one doc whose text itself is scored.
+"""The items of a doc from loglikelihoods: those of its choices, or that of a text.
 
-Scores of one multiple-choice doc, from the loglikelihoods of its choices.
+`METRICS` in `metric.py` names, for each metric, the function of this module that makes its item.
 """
 
 from __future__ import annotations
@@ -10,36 +10,12 @@ import re
 import sys
 from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from pytest_llmeval._scoring.aggregations import exp
-
-
-def count_words(text: str) -> int:
-    """Pieces between runs of white space; an empty piece at an end counts, as in lm-evaluation-harness."""
-    return len(re.split(r"\s+", text))
-
-
-def count_bytes(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))
-
-
-def target_scores(answers: Sequence[tuple[float, bool]]) -> dict[str, Any]:
-    """loglikelihood: of the text that is best scored, its log probability and whether greedy decoding writes it."""
-    likeliest = max(ll for ll, _ in answers) if not any(math.isnan(ll) for ll, _ in answers) else math.nan
-    greedy = any(is_greedy for _, is_greedy in answers) and not math.isnan(likeliest)
-    return {"perplexity": likeliest, "acc": int(greedy)}
-
-
-#: loglikelihood_rolling: what a metric divides the log probability of a text by.
-ROLLING_METRICS: Mapping[str, Callable[[str], int]] = MappingProxyType(
-    {"word_perplexity": count_words, "byte_perplexity": count_bytes, "bits_per_byte": count_bytes}
-)
+from pytest_llmeval._task import Metric
 
 
 #: In place of a predicted label where no choice has a usable loglikelihood.
@@ -48,11 +24,11 @@ NO_CHOICE = -1
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a model said of a doc's choices.
+    """The answers of a model to a doc's choices.
 
     `lls`: natural logs of P(delimiter + choice | context). `greedy`: whether greedy decoding writes the choice.
-    `gold`: indices of the right ones, any of which is right. `unconditional`: the lls without the context, for
-    `acc_mutual_info` only; no other metric looks at them.
+    `gold`: indices of the right choices, any of which is right. `unconditional`: the lls without the context, for
+    `acc_mutual_info` only; no other metric uses them.
     """
 
     lls: Sequence[float]
@@ -63,9 +39,8 @@ class Answered:
 
     @property
     def usable(self) -> bool:
-        """Whether there is a prediction: no NaN anywhere, and not every choice impossible."""
-        unconditional = not any(map(_is_broken, self.unconditional))
-        return pick(self.lls) != NO_CHOICE and unconditional
+        """True if there is a prediction: no NaN anywhere, and not every choice impossible."""
+        return pick(self.lls) != NO_CHOICE and not any(map(_is_broken, self.unconditional))
 
     @property
     def best_gold(self) -> int:
@@ -73,15 +48,15 @@ class Answered:
         return max(self.gold, key=lambda index: self.lls[index])
 
 
-def choice_scores(answered: Answered, metrics: Iterable[str]) -> dict[str, Any]:
-    """The items of some metrics of `CHOICE_METRICS`.
+def choice_scores(answered: Answered, metrics: Iterable[Metric]) -> dict[str, Any]:
+    """The items of a multiple-choice doc by metric name.
 
     NaN is never a prediction: a doc with one, or with nothing but -inf, is not right by any metric. Raises
     ValueError for an empty choice, which no length can normalise.
     """
     if "" in answered.choices:
         raise ValueError(f"choice {list(answered.choices).index('')} is empty")
-    return {metric: CHOICE_METRICS[metric](answered) for metric in metrics}
+    return {metric.name: metric.item(answered) for metric in metrics if metric.item is not None}
 
 
 def pick(lls: Sequence[float]) -> int:
@@ -108,29 +83,23 @@ def margin(values: Sequence[float], index: int) -> float:
     return values[index] - max((value for place, value in enumerate(values) if place != index), default=-math.inf)
 
 
-def _lls(answered: Answered) -> list[float]:
+def log_probabilities(answered: Answered) -> list[float]:
     return list(answered.lls)
 
 
-def _per_character(answered: Answered) -> list[float]:
+def per_character(answered: Answered) -> list[float]:
     """Loglikelihood per character (code point) of the choice itself, without the delimiter."""
-    lengths = map(len, answered.choices)
-    return [ll / length for ll, length in zip(answered.lls, lengths, strict=True)]
+    return [ll / len(choice) for ll, choice in zip(answered.lls, answered.choices, strict=True)]
 
 
-def _per_byte(answered: Answered) -> list[float]:
+def per_byte(answered: Answered) -> list[float]:
     """Loglikelihood per UTF-8 byte of the choice itself."""
-    lengths = (len(choice.encode("utf-8", "surrogatepass")) for choice in answered.choices)
-    return [ll / length for ll, length in zip(answered.lls, lengths, strict=True)]
+    return [ll / count_bytes(choice) for ll, choice in zip(answered.lls, answered.choices, strict=True)]
 
 
-def _gains(answered: Answered) -> list[float]:
+def gains(answered: Answered) -> list[float]:
     """log P(choice | context) - log P(choice)"""
     return [_gain(given, alone) for given, alone in zip(answered.lls, answered.unconditional, strict=True)]
-
-
-def _picks_gold(values_of: Callable[[Answered], list[float]], answered: Answered) -> float:
-    return 1.0 if pick(values_of(answered)) in answered.gold else 0.0
 
 
 def _gain(given: float, alone: float) -> float:
@@ -140,21 +109,27 @@ def _gain(given: float, alone: float) -> float:
     return sys.float_info.max if alone == -math.inf else given - alone
 
 
-def _exact_match(answered: Answered) -> int:
-    """Whether greedy decoding writes a right choice."""
+def picks_gold(picks_by: Callable[[Answered], list[float]], answered: Answered) -> float:
+    """1.0 if the choice with the largest value is right, else 0.0."""
+    return 1.0 if pick(picks_by(answered)) in answered.gold else 0.0
+
+
+def writes_gold(answered: Answered) -> int:
+    """1 if greedy decoding writes a right choice, else 0."""
     return int(pick(answered.lls) != NO_CHOICE and any(answered.greedy[index] for index in answered.gold))
 
 
-def _labels(answered: Answered) -> list[int]:
+def labels(answered: Answered) -> list[int]:
+    """[right label, predicted label]; of several right choices the predicted one if it is among them."""
     picked = pick(answered.lls)
     return [picked if picked in answered.gold else answered.gold[0], picked]
 
 
-def _brier_score(answered: Answered) -> list[Any]:
+def gold_and_probabilities(answered: Answered) -> list[Any]:
     return [answered.best_gold, probabilities(answered.lls)]
 
 
-def _likelihood(answered: Answered) -> list[Any]:
+def gold_and_lls(answered: Answered) -> list[Any]:
     return [answered.best_gold, list(answered.lls)]
 
 
@@ -168,18 +143,26 @@ def probabilities(lls: Sequence[float]) -> list[float]:
     return [weight / total for weight in weights]
 
 
-#: The values, choice by choice, of which a metric picks the largest; it is right if that choice is.
-PICKED_BY: Mapping[str, Callable[[Answered], list[float]]] = MappingProxyType(
-    {"acc": _lls, "acc_bytes": _per_byte, "acc_mutual_info": _gains, "acc_norm": _per_character}
-)
+def likeliest(answers: Sequence[tuple[float, bool]]) -> float:
+    """The log probability of the text that the model finds likeliest; NaN if one is NaN."""
+    return math.nan if any(math.isnan(ll) for ll, _ in answers) else max(ll for ll, _ in answers)
 
-CHOICE_METRICS: Mapping[str, Callable[[Answered], Any]] = MappingProxyType(
-    {
-        **{name: partial(_picks_gold, values_of) for name, values_of in PICKED_BY.items()},
-        "brier_score": _brier_score,
-        "exact_match": _exact_match,
-        "f1": _labels,
-        "likelihood": _likelihood,
-        "mcc": _labels,
-    }
-)
+
+def writes_text(answers: Sequence[tuple[float, bool]]) -> int:
+    """1 if greedy decoding writes one of the texts, else 0."""
+    return int(any(is_greedy for _, is_greedy in answers) and not math.isnan(likeliest(answers)))
+
+
+def per_unit(count: Callable[[str], int], answer: tuple[float, str]) -> list[Any]:
+    """[log probability of a text, its length] from (log probability, text)."""
+    ll, text = answer
+    return [ll, count(text)]
+
+
+def count_words(text: str) -> int:
+    """Pieces between runs of white space; an empty piece at an end counts, as in lm-evaluation-harness."""
+    return len(re.split(r"\s+", text))
+
+
+def count_bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))

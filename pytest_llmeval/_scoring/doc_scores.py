@@ -26,25 +26,19 @@ from pytest_llmeval._plain import plain_or_text
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Pick
 from pytest_llmeval._results import nonfinite_in
-from pytest_llmeval._scoring import generation_score
-from pytest_llmeval._scoring.aggregations import Item
-from pytest_llmeval._scoring.choice import CHOICE_METRICS
-from pytest_llmeval._scoring.choice import PICKED_BY
-from pytest_llmeval._scoring.choice import ROLLING_METRICS
 from pytest_llmeval._scoring.choice import Answered
 from pytest_llmeval._scoring.choice import choice_scores
 from pytest_llmeval._scoring.choice import margin
 from pytest_llmeval._scoring.choice import pick
-from pytest_llmeval._scoring.choice import target_scores
 from pytest_llmeval._scoring.filters import Pipeline
 from pytest_llmeval._scoring.filters import pipeline
-from pytest_llmeval._scoring.means import misfit
-from pytest_llmeval._scoring.metric import Metric
-from pytest_llmeval._scoring.metric import aggregation_name
+from pytest_llmeval._scoring.items import misfit
 from pytest_llmeval._scoring.metric import metrics_of
 from pytest_llmeval._scoring.metric import unlisted
 from pytest_llmeval._scoring.passk import CodeRunner
 from pytest_llmeval._task import DocFunction
+from pytest_llmeval._task import Item
+from pytest_llmeval._task import Metric
 from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
 
@@ -113,7 +107,8 @@ def choice_values(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any
     if task.output_type != "multiple_choice" or task.process_results is not None:
         return {}
     answered = _answered(doc, [_pair(repeats[0]) for repeats in responses])
-    return {name: PICKED_BY[name](answered) for name in _scorer(_Same(task)).metrics if name in PICKED_BY}
+    metrics = _scorer(_Same(task)).metrics.values()
+    return {metric.name: metric.picks_by(answered) for metric in metrics if metric.picks_by is not None}
 
 
 def _is_tied(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -> bool:
@@ -188,7 +183,7 @@ def _scorer(same: _Same) -> _Scorer:
 
 
 def _choice_items(asked: _Asked, metrics: Mapping[str, Metric]) -> Scores:
-    return choice_scores(_answered(asked.doc, asked.answers), [name for name in metrics if name in CHOICE_METRICS])
+    return choice_scores(_answered(asked.doc, asked.answers), metrics.values())
 
 
 def _answered(doc: RenderedDoc, answers: Sequence[Any]) -> Answered:
@@ -202,8 +197,8 @@ def _answered(doc: RenderedDoc, answers: Sequence[Any]) -> Answered:
 
 
 def _target_items(asked: _Asked, metrics: Mapping[str, Metric]) -> Scores:
-    items = target_scores([_loglikelihood(answer) for answer in asked.answers])
-    return {name: items[name] for name in metrics if name in items}
+    answers = [_loglikelihood(answer) for answer in asked.answers]
+    return {metric.name: metric.item(answers) for metric in metrics.values() if metric.item is not None}
 
 
 def _loglikelihood(answer: Any) -> tuple[float, bool]:
@@ -216,7 +211,7 @@ def _loglikelihood(answer: Any) -> tuple[float, bool]:
 def _rolling_items(asked: _Asked, metrics: Mapping[str, Metric]) -> Scores:
     (text,) = asked.doc.references
     (ll,) = asked.answers
-    return {name: [ll, count(text)] for name, count in ROLLING_METRICS.items() if name in metrics}
+    return {metric.name: metric.item((ll, text)) for metric in metrics.values() if metric.item is not None}
 
 
 def _text_items(asked: _Asked, metrics: Mapping[str, Metric]) -> Scores:
@@ -228,10 +223,9 @@ def _text_items(asked: _Asked, metrics: Mapping[str, Metric]) -> Scores:
     scores: dict[str, Item] = {}
     for metric in metrics.values():
         if metric.code is not None:
-            scores |= metric.code.score(prediction, doc.text, references, doc.data, asked.code_runner)
-        else:
-            items = generation_score(metric, prediction, references)
-            given = {name: _item(name, item) for name, item in items.items()}
+            scores |= metric.code(prediction, doc.text, references, doc.data, asked.code_runner)
+        elif metric.score is not None:
+            given = {name: _item(name, item) for name, item in metric.score(prediction, references).items()}
             if metric.kind == "any":
                 for name, item in given.items():
                     _check_shape(metric, name, item, "its function", "return that, or name an aggregation for it")
@@ -269,8 +263,8 @@ def _processed(function: DocFunction, asked: _Asked, task: Task, metrics: Mappin
 def _check_shape(metric: Metric, name: str, item: Item, source: str, mend: str) -> None:
     """Raises ValueError for what a function of the task gives if the metric's aggregation cannot work with it."""
     if needed := misfit(metric, item):
-        aggregation = aggregation_name(metric)
-        raise ValueError(f"metric {name}: {source} gave {item!r:.80}, and {aggregation} needs {needed}: {mend}")
+        taker = metric.aggregation.name
+        raise ValueError(f"metric {name}: {source} gave {item!r:.80}, and {taker} needs {needed}: {mend}")
 
 
 def _item(name: str, item: Any) -> Item:

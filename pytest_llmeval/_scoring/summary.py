@@ -17,9 +17,7 @@ from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
 from pytest_llmeval._results import nonfinite_in
 from pytest_llmeval._results import number_name
-from pytest_llmeval._scoring.aggregations import Item
 from pytest_llmeval._scoring.filters import responses_used
-from pytest_llmeval._scoring.metric import Metric
 from pytest_llmeval._scoring.metric import metrics_of
 from pytest_llmeval._scoring.metric import stderr
 from pytest_llmeval._scoring.metric import unlisted
@@ -27,6 +25,8 @@ from pytest_llmeval._scoring.standard_errors import pooled_stderr
 from pytest_llmeval._scoring.standard_errors import unweighted_stderr
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import GroupMetric
+from pytest_llmeval._task import Item
+from pytest_llmeval._task import Metric
 from pytest_llmeval._task import Task
 
 
@@ -109,9 +109,9 @@ def _owner(name: str, metrics: Mapping[str, Metric], task: Task) -> Metric:
         return metrics[name]
     if task.process_results is not None:
         return unlisted(name)
-    lenders = [metric for metric in metrics.values() if metric.expands]
+    lenders = [metric for metric in metrics.values() if metric.pass_at or metric.names_are_open]
     if name.startswith("pass@"):
-        lenders = [metric for metric in lenders if metric.code is not None] or lenders
+        lenders = [metric for metric in lenders if metric.pass_at] or lenders
     rules = {(metric.aggregation, metric.higher_is_better) for metric in lenders}
     if len(rules) != 1:
         names = ", ".join(metric.name for metric in lenders)

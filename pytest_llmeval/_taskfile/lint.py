@@ -23,14 +23,13 @@ from jinja2 import nodes
 from pytest_llmeval import _template
 from pytest_llmeval._errors import TemplateError
 from pytest_llmeval._plain import did_you_mean
-from pytest_llmeval._scoring import METRIC_NAMES
-from pytest_llmeval._scoring import Metric
-from pytest_llmeval._scoring import doc_mean
+from pytest_llmeval._scoring import METRICS
 from pytest_llmeval._scoring import filters
 from pytest_llmeval._scoring import metrics_of
 from pytest_llmeval._task import FewshotSpec
 from pytest_llmeval._task import Field
 from pytest_llmeval._task import FilterStep
+from pytest_llmeval._task import Metric
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile.fields import ConstantIndices
 from pytest_llmeval._taskfile.generation import resolve
@@ -215,7 +214,7 @@ def _check_repeats(task: Task) -> Iterator[_Odd]:
 
 def _check_samples_asked_for(task: Task) -> Iterator[_Odd]:
     """Filters and metrics that need more responses to a doc than it gets: every doc would be an error."""
-    needed = max((k for metric in metrics_of(task) if metric.code is not None for k in metric.code.k), default=0)
+    needed = max((k for metric in metrics_of(task) for k in metric.pass_at), default=0)
     for position, spec in enumerate(task.filters):
         left: int | None = task.repeats
         for step in spec.steps:
@@ -257,7 +256,7 @@ def _check_shots(task: Task) -> Iterator[_Odd]:
 def _check_metrics(task: Task) -> Iterator[_Odd]:
     for position, spec in enumerate(task.metrics):
         key = f"metric_list[{position}]"
-        if spec.higher_is_better is None and (spec.function is not None or spec.name not in METRIC_NAMES):
+        if spec.higher_is_better is None and (spec.function is not None or spec.name not in METRICS):
             message = f"no 'higher_is_better' for {spec.name}: a comparison cannot tell better from worse"
             yield key, message, "warning"
         if spec.options and task.process_results is not None:
@@ -268,7 +267,7 @@ def _check_ranges(task: Task) -> Iterator[_Odd]:
     if not task.ranges:
         return
     metrics = {metric.name: metric for metric in metrics_of(task)}
-    plain = [name for name, metric in metrics.items() if (mean := doc_mean(metric)) and mean.plain]
+    plain = [name for name, metric in metrics.items() if (mean := metric.aggregation.doc_mean) and mean.plain]
     for name in task.ranges:
         if name in plain:
             continue
@@ -281,7 +280,7 @@ def _check_ranges(task: Task) -> Iterator[_Odd]:
 
 
 def _why_no_range(metric: Metric) -> str:
-    mean, name = doc_mean(metric), metric.name
+    mean, name = metric.aggregation.doc_mean, metric.name
     if mean is None:
         return f"{name} is no mean over docs, and has no bounds that a range could serve"
     if mean.support is not None:

@@ -89,7 +89,7 @@ def _aggregation(value: Value | None, key: str, modules: Modules) -> str | DocFu
         return None
     if isinstance(value, FunctionRef):
         return modules.function(value, key)
-    return typed.one_of(value, key, _scoring.AGGREGATION_NAMES)
+    return typed.one_of(value, key, _scoring.AGGREGATIONS)
 
 
 def _check_metric(spec: MetricSpec, output_type: OutputType, table: Table, key: str) -> None:
@@ -104,7 +104,7 @@ def _check_metric(spec: MetricSpec, output_type: OutputType, table: Table, key: 
 
 
 def _check_aggregation(spec: MetricSpec, table: Table, key: str) -> None:
-    if spec.aggregation is None and spec.name not in _scoring.METRIC_NAMES:
+    if spec.aggregation is None and spec.name not in _scoring.METRICS:
         message = f"metric {spec.name!r} comes from process_results, so it needs an aggregation, such as mean"
         raise typed.wrong(table, key, message)
 

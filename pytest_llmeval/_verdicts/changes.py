@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from typing import TypeAlias
 
-from pytest_llmeval._scoring import Metric
-from pytest_llmeval._scoring import doc_mean
-from pytest_llmeval._scoring.summary import metric_of
+from pytest_llmeval._scoring import metric_of
+from pytest_llmeval._task import Metric
 from pytest_llmeval._verdicts.verdict import TaskData
 
 
@@ -58,7 +57,7 @@ def _metric_name(column: str) -> str:
 
 def _number(metric: Metric, item: Any) -> float:
     """What an item says of its doc alone."""
-    mean = doc_mean(metric)
+    mean = metric.aggregation.doc_mean
     return float(item if mean is None else mean.values([item])[0])
 
 

@@ -11,8 +11,8 @@ from pytest_llmeval._baselines import Entry
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
-from pytest_llmeval._scoring.summary import summarize_group
-from pytest_llmeval._scoring.summary import summarize_task
+from pytest_llmeval._scoring import summarize_group
+from pytest_llmeval._scoring import summarize_task
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts.ties import Noise

@@ -27,8 +27,8 @@ from typing import Literal
 
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._results import Summary
-from pytest_llmeval._scoring.summary import summarize_group
-from pytest_llmeval._scoring.summary import summarize_task
+from pytest_llmeval._scoring import summarize_group
+from pytest_llmeval._scoring import summarize_task
 from pytest_llmeval._stats import MeanTest
 from pytest_llmeval._task import Group
 from pytest_llmeval._verdicts.must_stay_right import judge_must_stay_right

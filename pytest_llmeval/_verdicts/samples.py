@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from pytest_llmeval._results import DocResult
-from pytest_llmeval._scoring import DocMean
-from pytest_llmeval._scoring import Item
-from pytest_llmeval._scoring import Metric
-from pytest_llmeval._scoring import doc_mean
-from pytest_llmeval._scoring.summary import metric_of
+from pytest_llmeval._scoring import metric_of
+from pytest_llmeval._task import DocMean
 from pytest_llmeval._task import Group
+from pytest_llmeval._task import Item
+from pytest_llmeval._task import Metric
 from pytest_llmeval._task import Task
 
 
@@ -78,10 +77,10 @@ def columns_of(parts: Iterable[tuple[Task, Sequence[DocResult]]], metric: str, f
 
 def support_of(task: Task, metric: Metric) -> tuple[float, float] | None:
     """Between which numbers a metric's doc scores lie: by the metric itself, or as the task says."""
-    mean = doc_mean(metric)
+    mean = metric.aggregation.doc_mean
     if mean is None or mean.log:
         return None
-    if metric.kind == "right" or metric.code is not None:
+    if metric.kind == "right" or metric.pass_at:
         return 0.0, 1.0
     return mean.support or (task.ranges.get(metric.name) if mean.plain else None)
 
@@ -91,7 +90,7 @@ def sample_of(columns: Sequence[Column], *, by_size: bool) -> Sample | None:
 
     `by_size`: docs of all tasks count alike; else each task counts the same.
     """
-    means = [doc_mean(column.metric) for column in columns]
+    means = [column.metric.aggregation.doc_mean for column in columns]
     known = [mean for mean in means if mean is not None]
     if not columns or len(known) < len(columns) or (len(columns) > 1 and any(mean.log for mean in known)):
         return None
@@ -182,7 +181,7 @@ def _linearised(values: Sequence[Sequence[float]], scores: Sequence[Sequence[flo
 
 
 def _is_whole_mean(column: Column) -> bool:
-    mean = doc_mean(column.metric)
+    mean = column.metric.aggregation.doc_mean
     return (
         mean is not None
         and mean.plain

@@ -17,9 +17,8 @@ from typing import TypeAlias
 from pytest_llmeval._gates import Change
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._results import DocResult
-from pytest_llmeval._scoring import DocMean
-from pytest_llmeval._scoring import doc_mean
-from pytest_llmeval._scoring.summary import metric_of
+from pytest_llmeval._scoring import metric_of
+from pytest_llmeval._task import DocMean
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts.samples import support_of
 from pytest_llmeval._verdicts.samples import weighs_by_size
@@ -109,7 +108,7 @@ def _bounded_mean(task: Task, name: str) -> DocMean | None:
         metric = metric_of(task, name)
     except ValueError:
         return None
-    mean, support = doc_mean(metric), support_of(task, metric)
+    mean, support = metric.aggregation.doc_mean, support_of(task, metric)
     return mean and support and DocMean(mean.values, support=support, plain=mean.plain)
 
 

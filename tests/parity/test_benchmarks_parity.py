@@ -40,7 +40,7 @@ from pytest_llmeval._docs import DataSource
 from pytest_llmeval._evaluation.evaluation import OpenTask
 from pytest_llmeval._lm import GenerationKwargs
 from pytest_llmeval._registry import Registry
-from pytest_llmeval._scoring.doc_scores import score_doc
+from pytest_llmeval._scoring import score_doc
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task

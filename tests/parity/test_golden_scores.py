@@ -15,9 +15,9 @@ import pytest
 
 from pytest_llmeval._doc import RenderedDoc
 from pytest_llmeval._results import DocResult
-from pytest_llmeval._scoring.doc_scores import score_doc
-from pytest_llmeval._scoring.summary import summarize_group
-from pytest_llmeval._scoring.summary import summarize_task
+from pytest_llmeval._scoring import score_doc
+from pytest_llmeval._scoring import summarize_group
+from pytest_llmeval._scoring import summarize_task
 from pytest_llmeval._task import TAKE_FIRST
 from pytest_llmeval._task import FilterSpec
 from pytest_llmeval._task import FilterStep

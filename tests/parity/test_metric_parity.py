@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from pytest_llmeval._doc import RenderedDoc
 from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
+from pytest_llmeval._scoring import AGGREGATIONS
 from pytest_llmeval._scoring import resolve
+from pytest_llmeval._scoring import score_doc
 from pytest_llmeval._scoring import stderr
-from pytest_llmeval._scoring.aggregations import AGGREGATIONS
-from pytest_llmeval._scoring.doc_scores import score_doc
-from pytest_llmeval._scoring.summary import summarize_group
+from pytest_llmeval._scoring import summarize_group
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import GroupMetric
 from pytest_llmeval._task import MetricSpec

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
-from pytest_llmeval._scoring.summary import summarize_group
-from pytest_llmeval._scoring.summary import summarize_task
+from pytest_llmeval._scoring import summarize_group
+from pytest_llmeval._scoring import summarize_task
 from pytest_llmeval._task import FilterSpec
 from pytest_llmeval._task import FilterStep
 from pytest_llmeval._task import Group

@@ -29,7 +29,7 @@ from pytest_llmeval._errors import SettingError
 from pytest_llmeval._results import DocKey
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Pick
-from pytest_llmeval._scoring.summary import summarize_task
+from pytest_llmeval._scoring import summarize_task
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Field
 from pytest_llmeval._task import MetricSpec

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_llmeval._prompts import render_doc
 from pytest_llmeval._registry import Registry
-from pytest_llmeval._scoring.doc_scores import score_doc
+from pytest_llmeval._scoring import score_doc
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 

@@ -13,15 +13,14 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from pytest_llmeval._scoring import AGGREGATIONS
+from pytest_llmeval._scoring import bootstrap_stderr
+from pytest_llmeval._scoring import count_bytes
+from pytest_llmeval._scoring import count_words
 from pytest_llmeval._scoring import pooled_stderr
 from pytest_llmeval._scoring import resolve
 from pytest_llmeval._scoring import stderr
 from pytest_llmeval._scoring import unweighted_stderr
-from pytest_llmeval._scoring.aggregations import AGGREGATIONS
-from pytest_llmeval._scoring.choice import count_bytes
-from pytest_llmeval._scoring.choice import count_words
-from pytest_llmeval._scoring.choice import target_scores
-from pytest_llmeval._scoring.standard_errors import bootstrap_stderr
 from pytest_llmeval._task import MetricSpec
 
 
@@ -110,7 +109,12 @@ def test_counts(text: str, words: int, bytes_: int) -> None:
     ],
 )
 def test_target_scores(answers: list[tuple[float, bool]], items: dict[str, Any]) -> None:
-    assert target_scores(answers) == pytest.approx(items, nan_ok=True)
+    found = {}
+    for name in ("perplexity", "acc"):
+        item = resolve(MetricSpec(name), "loglikelihood").item
+        assert item is not None
+        found[name] = item(answers)
+    assert found == pytest.approx(items, nan_ok=True)
 
 
 def error(name: str, items: Sequence[Any], draws: int = 1000, output_type: Any = "generate_until") -> float | None:

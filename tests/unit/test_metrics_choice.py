@@ -11,15 +11,19 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from pytest_llmeval._scoring import METRICS
+from pytest_llmeval._scoring import NO_CHOICE
 from pytest_llmeval._scoring import Answered
 from pytest_llmeval._scoring import choice_scores
-from pytest_llmeval._scoring.choice import CHOICE_METRICS
-from pytest_llmeval._scoring.choice import NO_CHOICE
-from pytest_llmeval._scoring.choice import pick
-from pytest_llmeval._scoring.choice import probabilities
+from pytest_llmeval._scoring import pick
+from pytest_llmeval._scoring import probabilities
+from pytest_llmeval._scoring import resolve
+from pytest_llmeval._task import MetricSpec
 
 
 NAN, INF = math.nan, math.inf
+
+CHOICE_METRICS = [name for name, one in METRICS.items() if "multiple_choice" in one.keeps and name != "bypass"]
 
 
 def scores(
@@ -31,7 +35,7 @@ def scores(
     unconditional: Sequence[float] = (),
 ) -> dict[str, Any]:
     answered = Answered(lls, greedy or [False] * len(lls), choices, gold, unconditional)
-    return choice_scores(answered, metrics)
+    return choice_scores(answered, [resolve(MetricSpec(name), "multiple_choice") for name in metrics])
 
 
 @pytest.mark.parametrize(
@@ -128,7 +132,8 @@ def test_mutual_information_of_the_impossible(
     lls: list[float], unconditional: list[float], right: float, usable: bool
 ) -> None:
     answered = Answered(lls, [False, False], ["a", "b"], [1], unconditional)
-    assert choice_scores(answered, ["acc_mutual_info"]) == {"acc_mutual_info": right}
+    metric = resolve(MetricSpec("acc_mutual_info"), "multiple_choice")
+    assert choice_scores(answered, [metric]) == {"acc_mutual_info": right}
     assert answered.usable is usable
 
 

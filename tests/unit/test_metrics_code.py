@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from pytest_llmeval._errors import TemplateError
+from pytest_llmeval._scoring import PassAtK
 from pytest_llmeval._scoring import pass_at_k
 from pytest_llmeval._scoring import resolve
-from pytest_llmeval._scoring.passk import PassAtK
 from pytest_llmeval._task import MetricSpec
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval._scoring import AGGREGATION_NAMES
+from pytest_llmeval._scoring import AGGREGATIONS
 from pytest_llmeval._scoring import misfit
 from pytest_llmeval._scoring import resolve
 from pytest_llmeval._scoring import unlisted
@@ -52,7 +52,7 @@ def test_what_an_aggregation_takes(aggregation: str, case: tuple[str, list[Any],
     assert [misfit(metric, item) for item in others] == [needed] * len(others)
 
 
-@pytest.mark.parametrize("aggregation", sorted(AGGREGATION_NAMES - {"bypass"}))
+@pytest.mark.parametrize("aggregation", sorted(AGGREGATIONS.keys() - {"bypass"}))
 def test_what_fits_can_be_aggregated(aggregation: str) -> None:
     _, fitting, _ = CASES[aggregation]
     metric = resolve(MetricSpec("m", aggregation=aggregation), "generate_until", processed=True)

@@ -13,10 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from pytest_llmeval._errors import TaskFileError
-from pytest_llmeval._scoring import generation_score
+from pytest_llmeval._scoring import number_in
 from pytest_llmeval._scoring import resolve
 from pytest_llmeval._scoring import text
-from pytest_llmeval._scoring.text import number_in
 from pytest_llmeval._task import NOTHING
 from pytest_llmeval._task import MetricSpec
 
@@ -24,9 +23,9 @@ from pytest_llmeval._task import MetricSpec
 def score(
     name: str, prediction: Any, references: Sequence[str], options: Mapping[str, Any] = NOTHING, **spec: Any
 ) -> Mapping[str, Any]:
-    return generation_score(
-        resolve(MetricSpec(name, options=options, **spec), "generate_until"), prediction, references
-    )
+    metric = resolve(MetricSpec(name, options=options, **spec), "generate_until")
+    assert metric.score is not None
+    return metric.score(prediction, references)
 
 
 GSM8K = {"ignore_case": True, "ignore_punctuation": False, "regexes_to_ignore": [",", r"\$", "(?s).*#### ", r"\.$"]}

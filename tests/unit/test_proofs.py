@@ -22,7 +22,7 @@ from pytest_llmeval._gates import parse_gate
 from pytest_llmeval._results import DocKey
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Ledger
-from pytest_llmeval._scoring.summary import summarize_task
+from pytest_llmeval._scoring import summarize_task
 from pytest_llmeval._session.early_stop import EarlyStop
 from pytest_llmeval._session.early_stop import in_random_order
 from pytest_llmeval._settings import Settings

@@ -15,7 +15,7 @@ from pytest_llmeval._doc import RenderedDoc
 from pytest_llmeval._lm import Generation
 from pytest_llmeval._lm import Loglikelihood
 from pytest_llmeval._results import DocResult
-from pytest_llmeval._scoring.doc_scores import score_doc
+from pytest_llmeval._scoring import score_doc
 from pytest_llmeval._task import FilterSpec
 from pytest_llmeval._task import FilterStep
 from pytest_llmeval._task import MetricSpec

@@ -17,8 +17,8 @@ from pytest_llmeval._gates import parse_gate
 from pytest_llmeval._results import DocKey
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Pick
-from pytest_llmeval._scoring.summary import summarize_group
-from pytest_llmeval._scoring.summary import summarize_task
+from pytest_llmeval._scoring import summarize_group
+from pytest_llmeval._scoring import summarize_task
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Field
 from pytest_llmeval._task import Group

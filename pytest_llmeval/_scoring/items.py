@@ -1,0 +1,98 @@
+"""The kinds of items: what a metric keeps of one doc, and what an aggregation needs of it.
+
+The metrics of the format keep what their aggregation needs. A function of the task may return anything: checked doc
+by doc a mistake is an error of its doc, among all docs it would only make the metric's value NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from pytest_llmeval._task import Item
+from pytest_llmeval._task import Kind
+from pytest_llmeval._task import Metric
+
+
+@dataclass(frozen=True, slots=True)
+class ItemKind:
+    """One kind of item, in words: what a metric `keeps`, and the `form` that a function must return.
+
+    `fits` tells if an item has that form.
+    """
+
+    keeps: str
+    form: str
+    fits: Callable[[Item], bool]
+
+
+def misfit(metric: Metric, item: Item) -> str | None:
+    """The form that the metric's aggregation needs, in words, if the item does not have it; else None."""
+    kind = ITEM_KINDS[metric.aggregation.needs]
+    return None if kind.fits(item) else kind.form
+
+
+def _is_number(item: Item) -> bool:
+    return isinstance(item, int | float)
+
+
+def _is_pair(item: Item) -> bool:
+    return isinstance(item, list | tuple) and len(item) == 2
+
+
+def _are_labels(item: Item) -> bool:
+    return _is_pair(item) and not any(isinstance(label, list | tuple | Mapping) for label in item)
+
+
+def _are_texts(item: Item) -> bool:
+    if not _is_pair(item):
+        return False
+    references, prediction = item
+    given = references if isinstance(references, list | tuple) else [references]
+    return bool(given) and all(isinstance(text, str) for text in (*given, prediction))
+
+
+def _are_choices(item: Item) -> bool:
+    if not _is_pair(item):
+        return False
+    gold, values = item
+    is_list = isinstance(values, list | tuple) and all(map(_is_number, values))
+    return is_list and isinstance(gold, int) and 0 <= gold < len(values)
+
+
+def _is_labelled_doc(item: Item) -> bool:
+    if not _is_pair(item) or not isinstance(item[1], Mapping):
+        return False
+    idx: Any = item[1].get("idx")
+    return "label" in item[1] and isinstance(idx, Mapping) and {"paragraph", "question"} <= idx.keys()
+
+
+ITEM_KINDS: Mapping[Kind, ItemKind] = MappingProxyType(
+    {
+        "any": ItemKind("whatever a function returns", "anything", lambda item: True),
+        "choices": ItemKind(
+            "a value per choice", "[index of the right choice, [a number for each choice]]", _are_choices
+        ),
+        "labelled_doc": ItemKind(
+            "a prediction and its doc",
+            "[prediction, doc with idx.paragraph, idx.question and label]",
+            _is_labelled_doc,
+        ),
+        "labels": ItemKind(
+            "the right and the predicted choice of each doc", "[right label, predicted label]", _are_labels
+        ),
+        "lengths": ItemKind(
+            "a loglikelihood and a length of each doc",
+            "[log-likelihood, length], two numbers",
+            lambda item: _is_pair(item) and all(map(_is_number, item)),
+        ),
+        "number": ItemKind("a number of each doc", "a number", _is_number),
+        "right": ItemKind("whether each doc is right", "0 or 1", lambda item: _is_number(item) and item in (0, 1)),
+        "texts": ItemKind(
+            "the texts of each doc", "[reference or list of references, prediction], all texts", _are_texts
+        ),
+    }
+)
