@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT / "tests" / "parity"))
 import goldenrows  # noqa: E402
 
 from pytest_llmeval._models import load_model  # noqa: E402
+from pytest_llmeval._models import parse_spec  # noqa: E402
 
 
 def main() -> int:
@@ -32,7 +33,7 @@ def main() -> int:
     parser.add_argument("sets", nargs="*", metavar="SET", help=f"of {', '.join(goldenrows.SETS)} (default: all)")
     options = parser.parse_args()
     os.environ.update(goldenrows.RECORDED_PRODUCTS)
-    lm = load_model(options.model, {"dtype": "float32", "device": "cpu"})
+    lm = load_model(parse_spec(options.model, {"dtype": "float32", "device": "cpu"}))
     failed = 0
     for name in options.sets or goldenrows.SETS:
         started = time.perf_counter()

@@ -1,7 +1,8 @@
-"""Whether a folder or file holds a model that can be loaded, judged by names, sizes and first bytes alone."""
+"""The files of a model: checks by names, sizes and first bytes alone, and a hash of their contents."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 from collections.abc import Iterable
@@ -23,6 +24,12 @@ LFS_POINTER = b"version https://git-lfs"
 #: A safetensors file starts with the length of its header, 8 bytes, then the header: tensor -> place in the rest.
 _LENGTH_BYTES = 8
 _LARGEST_HEADER = 100_000_000
+
+
+#: Files that make a model and its tokenizer; a README or an optimizer state changes no answer.
+PARTS = ("*.safetensors", "*.bin", "*.gguf", "*.json", "*.model", "*.txt", "*.jinja", "*.tiktoken", "*.py")
+#: What a trainer writes beside a checkpoint.
+NO_PARTS = frozenset({"trainer_state.json", "training_args.bin", "optimizer.bin", "scheduler.bin", "requirements.txt"})
 
 
 def check_folder(folder: Path, *, own_tokenizer: bool = True) -> None:
@@ -61,6 +68,25 @@ def missing_packages(names: Iterable[str]) -> list[str]:
 def weight_index(folder: Path) -> Path | None:
     """The file that lists the shards of a model saved in several."""
     return next((folder / name for name in INDEXES if (folder / name).is_file()), None)
+
+
+def content_hashes(place: Path) -> list[tuple[str, str]]:
+    """(name, SHA-256) of a model's file, which then has no name, or of every part in a folder, sorted by name.
+
+    Every byte is read: gigabytes take seconds.
+    """
+    if place.is_file():
+        return [("", _hash(place))]
+    return [
+        (path.name, _hash(path))
+        for path in sorted(place.iterdir())
+        if path.is_file() and path.name not in NO_PARTS and any(path.match(pattern) for pattern in PARTS)
+    ]
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _check_config(folder: Path) -> None:

@@ -38,8 +38,7 @@ from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.encoding import TextEncoder
 from pytest_llmeval._models.loading import Loader
 from pytest_llmeval._models.sharing import Encodings
-from pytest_llmeval._models.specs import Source
-from pytest_llmeval._models.specs import fingerprint_of
+from pytest_llmeval._models.specs import HuggingFaceSpec
 
 
 #: The window of a model whose config and tokenizer say nothing about one.
@@ -254,19 +253,19 @@ class HuggingFaceLM:
         return Generation(written, reason, prompt.truncated)
 
 
-def open_model(source: Source, args: ModelArgs, encodings: Encodings | None = None) -> HuggingFaceLM:
-    """A model by name. Config and tokenizer are read now, the weights later. Raises ModelError."""
-    device = choose_device(args.device)
+def open_model(spec: HuggingFaceSpec, encodings: Encodings | None = None) -> HuggingFaceLM:
+    """Return the model of a spec: config and tokenizer are read now, the weights later. Raises ModelError."""
+    device = choose_device(spec.args.device)
     share_processors(device)
-    loader = Loader(source, args)
+    loader = Loader(spec)
     config = loader.config()
     return HuggingFaceLM(
         config,
         loader.tokenizer(),
-        lambda args: Loader(source, args).model(config, device),
-        args,
-        name=source.name,
-        identify=lambda: fingerprint_of(source, args, config),
+        lambda args: Loader(replace(spec, args=args)).model(config, device),
+        spec.args,
+        name=spec.source.name,
+        identify=lambda: loader.fingerprint(config),
         encodings=encodings,
     )
 

@@ -7,7 +7,9 @@ transformers warns of, unless it is mere advice, reaches the user as a Python wa
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
+import json
 import re
 import warnings
 from collections.abc import Callable
@@ -16,6 +18,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from typing import TypeVar
@@ -26,8 +29,8 @@ import transformers
 from pytest_llmeval._engine.silence import silence
 from pytest_llmeval._errors import LLMEvalWarning
 from pytest_llmeval._errors import ModelError
-from pytest_llmeval._models.arguments import ModelArgs
-from pytest_llmeval._models.specs import Source
+from pytest_llmeval._models.checkpoints import content_hashes
+from pytest_llmeval._models.specs import HuggingFaceSpec
 from pytest_llmeval._plain import listed
 
 
@@ -40,6 +43,9 @@ DTYPE_KEYWORD = "dtype" if _VERSION >= (4, 56) else "torch_dtype"
 
 #: From 5.0 on the error of weights whose shape is not the model's names none of them, but for a table that it logs.
 TELLS_SHAPES = _VERSION < (5, 0)
+
+#: Arguments that change speed and memory only.
+NEUTRAL_ARGS = frozenset({"device", "batch_size", "max_batch_tokens", "engine"})
 
 #: What transformers says at loading that no score depends on.
 ADVISORY = re.compile(
@@ -61,9 +67,9 @@ _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 class Loader:
     """Reads the parts of one model on demand."""
 
-    def __init__(self, source: Source, args: ModelArgs) -> None:
-        self.source = source
-        self.args = args
+    def __init__(self, spec: HuggingFaceSpec) -> None:
+        self.source = spec.source
+        self.args = spec.args
 
     def config(self) -> Any:
         """Raises ModelError for a config that cannot be read and for an encoder-decoder model."""
@@ -112,6 +118,24 @@ class Loader:
             return model.to(device).eval()
         except (RuntimeError, ValueError) as error:
             raise ModelError(f"model {self.source.place!r} does not fit on {device}: {_first_line(error)}") from None
+
+    def fingerprint(self, config: Any) -> str | None:
+        """Return a hash of all that the answers depend on; None for a model of the hub whose commit is not known.
+
+        It covers the contents of a folder or file, or the commit of a hub id, and the arguments. Equal copies have
+        equal fingerprints wherever they lie.
+        """
+        commit = getattr(config, "_commit_hash", None)
+        if self.source.kind == "hub" and commit is None:
+            return None
+        parts: list[Any] = [
+            ("arguments", {name: value for name, value in asdict(self.args).items() if name not in NEUTRAL_ARGS}),
+            ("model", [self.source.place, commit] if self.source.kind == "hub" else content_hashes(self.source.path)),
+        ]
+        if (tokenizer := self.args.tokenizer) is not None:
+            path = Path(tokenizer)
+            parts.append(("tokenizer", content_hashes(path) if path.is_dir() else [tokenizer, None]))
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def _check_shapes(self, mismatched: Iterable[Sequence[Any]]) -> None:
         """Raise ModelError for weights of another shape than the config makes them: (name, saved shape, its shape)."""

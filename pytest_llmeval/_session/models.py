@@ -1,11 +1,9 @@
-"""Which models the session may serve, checked before anything runs and loaded when the first item asks."""
+"""The models of the session: specs parsed before anything runs, models loaded when the first item asks for one."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
 from collections.abc import Iterator
-from collections.abc import Mapping
 from contextlib import contextmanager
 
 import pytest
@@ -14,15 +12,13 @@ from pytest_llmeval import _models
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._lm import LM
-from pytest_llmeval._models.sharing import Encodings
+from pytest_llmeval._models import Encodings
+from pytest_llmeval._models import ModelFactory
+from pytest_llmeval._models import ModelSpec
 from pytest_llmeval._session.options import ModelChoice
 from pytest_llmeval._session.options import origin_of
 from pytest_llmeval._session.options import parse_pairs
 from pytest_llmeval._session.options import value_of
-
-
-#: Makes a model from what follows ``SCHEME:`` and the texts of --llmeval-model-args.
-ModelFactory = Callable[[str, Mapping[str, str]], LM]
 
 
 class Models:
@@ -39,25 +35,28 @@ class Models:
         args = value_of(config, "model-args")
         self._args = parse_pairs(args, origin_of(config, "model-args")) if args else {}
         self._schemes: dict[str, ModelFactory] = {}
+        #: Specs by the name of their model, each parsed once.
+        self._specs: dict[str, ModelSpec] = {}
+        #: Names by the `id` of a model, while that model is open: a later one may get the same `id`.
         self._served: dict[int, str] = {}
         self._encodings = Encodings() if len(choices) > 1 else None
         config.hook.pytest_llmeval_register_models(register=self._schemes.__setitem__)
 
     def check(self) -> None:
-        """Everything that is known without loading. Raises SettingError with option, value and mend.
+        """Parse all specs. Raises SettingError with option, value and mend.
 
-        Models of the command line are checked at once, those of the ini file when an item needs one: suites that
-        do not must not fail for a checkpoint that is not there; nor must a search for one that nobody named.
+        Models of the command line are checked at once, those of the ini file when an item needs one: a suite that
+        needs none must not fail because a checkpoint is missing; nor must a search, for a checkpoint that nobody
+        named.
         """
         if not self.choices:
             raise SettingError(NO_MODEL)
         for choice in self.choices:
-            if choice in self._found:
-                continue
-            try:
-                _models.check_spec(choice.spec, self._args, schemes=self._schemes)
-            except SettingError as error:
-                raise SettingError(f"{self._origin}: {error}") from None
+            if choice not in self._found:
+                try:
+                    self._spec_of(choice)
+                except SettingError as error:
+                    raise SettingError(f"{self._origin}: {error}") from None
 
     def serve(self, name: str | None) -> Iterator[LM]:
         """Load the model of that name, hand it out once, and close it."""
@@ -65,8 +64,8 @@ class Models:
         if choice is None:
             pytest.fail(NO_MODEL, pytrace=False)
         try:
-            with _nothing_collected():
-                lm = _models.load_model(choice.spec, self._args, schemes=self._schemes, encodings=self._encodings)
+            with gc_disabled():
+                lm = _models.load_model(self._spec_of(choice), self._encodings)
                 # What was imported stays: pytest looks for garbage five times as it ends, a second of a short run.
                 gc.freeze()
                 getattr(lm, "prepare", _nothing)()
@@ -78,11 +77,17 @@ class Models:
         try:
             yield lm
         finally:
+            self._served.pop(id(lm), None)
             getattr(lm, "close", _nothing)()
 
     def variant_of(self, lm: LM) -> str:
-        """How node ids call a model that was served here; empty where there is no other."""
+        """The name in node ids of a model that is open here; empty where there is no other."""
         return self._served.get(id(lm), "")
+
+    def _spec_of(self, choice: ModelChoice) -> ModelSpec:
+        if choice.name not in self._specs:
+            self._specs[choice.name] = _models.parse_spec(choice.spec, self._args, schemes=self._schemes)
+        return self._specs[choice.name]
 
 
 NO_MODEL = (
@@ -92,8 +97,8 @@ NO_MODEL = (
 
 
 @contextmanager
-def _nothing_collected() -> Iterator[None]:
-    """Without garbage collection: what loading imports stays, and looking through it took a quarter of the time."""
+def gc_disabled() -> Iterator[None]:
+    """Load without garbage collection: what is imported stays, and looking through it took a quarter of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

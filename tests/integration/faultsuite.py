@@ -208,5 +208,6 @@ def prompts(run: Run) -> dict[int, str]:
 def prepared(folder: Path) -> Path:
     """A folder for checkpoints. One is loaded here: what transformers imports for that is there for all runs."""
     path = tablemodels.save(folder / "bigram", *CHECKPOINTS["bigram"]())
-    _models.load_model(str(path), {"dtype": "float32", "device": "cpu"}).loglikelihood([("Q", " A")])
+    spec = _models.parse_spec(str(path), {"dtype": "float32", "device": "cpu"})
+    _models.load_model(spec).loglikelihood([("Q", " A")])
     return folder

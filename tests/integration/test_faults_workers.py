@@ -45,10 +45,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     session.CHUNK = xdist.CHUNK = 2
     load = _models.load_model
 
-    def counting(spec, args, **more):
-        if not spec.startswith("counted"):
+    def counting(spec, *more):
+        if not isinstance(spec, _models.SchemeSpec):
             note()
-        return load(spec, args, **more)
+        return load(spec, *more)
 
     _models.load_model = counting
 """
@@ -60,7 +60,7 @@ HITS = (1, 0, 1, 1, 0)
 def spread(faults: FaultSuite, monkeypatch: pytest.MonkeyPatch) -> FaultSuite:
     """B37 and B23: five docs of which three are right, four docs with drawn examples, and a group over both."""
     pytest.importorskip("xdist")
-    for module in ("_session", "_xdist"):
+    for module in ("_session.session", "_session.xdist"):
         monkeypatch.setattr(f"pytest_llmeval.{module}.CHUNK", 2)
     faults.pytester.makeconftest(CONFTEST)
     metrics = [{"metric": metric} for metric in ("acc", "f1", "mcc", "brier_score")]

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from pytest_llmeval import _models
+from pytest_llmeval.plugin import MODELS as SERVED
 
 
 pytest_plugins = ["pytester"]
@@ -207,3 +212,23 @@ def test_equal_names_get_the_shortest_path_that_differs(
     result = pytester.runpytest("tasks/hard.yaml", "-q", "--collect-only", "-k", "gate", *options)
     found = [line for line in result.outlines if "::" in line]
     assert found == [f"tasks/hard.yaml::gate[{name}-acc]" for name in ("x/ckpt", "y/ckpt", "last")]
+
+
+def test_a_spec_is_parsed_once_and_a_closed_model_leaves_no_name(
+    pytester: pytest.Pytester, two: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later object may get the `id` of a closed model, and would be taken for it."""
+    parsed: list[str] = []
+    parse = _models.parse_spec
+
+    def counting(text: str, *args: Any, **schemes: Any) -> _models.ModelSpec:
+        parsed.append(text)
+        return parse(text, *args, **schemes)
+
+    monkeypatch.setattr(_models, "parse_spec", counting)
+    models = pytester.parseconfigure(*MODELS).stash[SERVED]
+    for _ in range(2):
+        with contextmanager(models.serve)("ckpt-2") as lm:
+            assert models.variant_of(lm) == "ckpt-2"
+        assert models.variant_of(lm) == ""
+    assert parsed == ["fake:yes", "fake:no"]

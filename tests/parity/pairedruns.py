@@ -30,6 +30,7 @@ from lm_eval.tasks import TaskManager
 from pytest_llmeval._evaluation.evaluation import Evaluation
 from pytest_llmeval._lm import LM
 from pytest_llmeval._models import load_model
+from pytest_llmeval._models import parse_spec
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Summary
@@ -82,7 +83,7 @@ class Pair:
     def __init__(self, folder: Path, **args: Any) -> None:
         self.peer = HFLM(pretrained=str(folder), dtype="float32", device="cpu", batch_size=4, **args)
         texts = {name: str(value) for name, value in args.items()}
-        self.ours: LM = load_model(str(folder), {"dtype": "float32", "device": "cpu", **texts})
+        self.ours: LM = load_model(parse_spec(str(folder), {"dtype": "float32", "device": "cpu", **texts}))
 
     def run(self, ours: Path, theirs: Path | str, settings: Settings, near: Path | None = None) -> Runs:
         """Evaluate a task or group of ours, and lm_eval's by its file, or by a name that it finds in `near`."""

@@ -15,6 +15,7 @@ import pytest
 
 from pytest_llmeval._lm import LM
 from pytest_llmeval._models import load_model
+from pytest_llmeval._models import parse_spec
 
 
 #: Set -> docs of each task that fit CI's time on two cores.
@@ -26,7 +27,7 @@ def smollm2() -> LM:
     path = os.environ.get("LLMEVAL_SMOLLM2")
     if not path or not Path(path).exists():
         pytest.skip("LLMEVAL_SMOLLM2 names no model: no SmolLM2 on this machine")
-    return load_model(path, {"dtype": "float32", "device": "cpu"})
+    return load_model(parse_spec(path, {"dtype": "float32", "device": "cpu"}))
 
 
 @pytest.mark.parametrize("name", [name for name, docs in DOCS.items() if docs])

@@ -23,10 +23,12 @@ from pytest_llmeval._errors import ModelError
 from pytest_llmeval._lm import LM
 from pytest_llmeval._lm import GenerationKwargs
 from pytest_llmeval._models import load_model
+from pytest_llmeval._models import parse_spec
 from pytest_llmeval._models import wrap_model
 from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.huggingface import window_of
 from pytest_llmeval._models.loading import Loader
+from pytest_llmeval._models.specs import HuggingFaceSpec
 from pytest_llmeval._models.specs import Source
 
 
@@ -45,7 +47,7 @@ def folder(saved: Path, tmp_path: Path) -> Path:
 
 
 def load(path: Path, **args: object) -> Any:
-    return load_model(str(path), CPU | {name: str(value) for name, value in args.items()})
+    return load_model(parse_spec(str(path), CPU | {name: str(value) for name, value in args.items()}))
 
 
 class TestFolder:
@@ -165,7 +167,7 @@ class TestRefused:
             logging.getLogger("transformers.core").warning("\x1b[1mLOAD REPORT\x1b[0m\nw | CONVERSION")
             raise RuntimeError("See the above report!")
 
-        loader = Loader(Source("folder", "m"), ModelArgs())
+        loader = Loader(HuggingFaceSpec(Source("folder", "m"), ModelArgs()))
         with pytest.raises(ModelError, match=r"loaded: See the above report!\nLOAD REPORT\nw \| CONVERSION$"):
             loader._read("the weights", read, {})
 
@@ -208,7 +210,7 @@ class TestRefused:
 
     def test_a_hub_id_without_a_network(self) -> None:
         with pytest.raises(ModelError, match="model 'no-such-org/no-such-model': the config cannot be loaded") as error:
-            load_model("no-such-org/no-such-model", CPU)
+            load_model(parse_spec("no-such-org/no-such-model", CPU))
         assert str(error.value).endswith(f"(nor is there such a folder in {Path.cwd()})")
 
 
@@ -366,7 +368,7 @@ class TestGguf:
             assert torch.equal(straight.engine._model(ids).logits, converted.engine._model(ids).logits)
 
     def test_a_file_inside_a_folder(self, gguf_file: Path) -> None:
-        inside = load_model(str(gguf_file.parent), CPU | {"gguf_file": gguf_file.name})
+        inside = load(gguf_file.parent, gguf_file=gguf_file.name)
         assert inside.loglikelihood(self.requests) == load(gguf_file).loglikelihood(self.requests)
 
     def test_nothing_is_said(self, gguf_file: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ import torch
 from pytest_llmeval import wrap_model
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models import load_model
+from pytest_llmeval._models import parse_spec
 
 
 REQUESTS = [("Q x A", " yes"), ("Q x A", " no"), ("Q", " A yes")]
@@ -50,8 +51,9 @@ def test_another_dtype_is_a_copy_that_does_not_stay() -> None:
 def test_a_checkpoint_is_read_again(tmp_path: Path) -> None:
     """In float64 the numbers of the file itself, not those that were rounded to bfloat16 before."""
     folder = tables.save(tmp_path / "m", tables.bigram(), tables.words())
-    lm = load_model(str(folder), {"dtype": "bfloat16"})
-    exact = [answer.logprob for answer in load_model(str(folder), {"dtype": "float64"}).loglikelihood(REQUESTS)]
+    lm = load_model(parse_spec(str(folder), {"dtype": "bfloat16"}))
+    in_double = load_model(parse_spec(str(folder), {"dtype": "float64"}))
+    exact = [answer.logprob for answer in in_double.loglikelihood(REQUESTS)]
     found = []
     for twin in lm.twins("float64"):  # type: ignore[attr-defined]
         found = [answer.logprob for answer in twin.loglikelihood(REQUESTS)]

@@ -18,13 +18,12 @@ from pytest_llmeval._errors import ModelError
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._fake import FakeLM
 from pytest_llmeval._lm import LM
-from pytest_llmeval._models import check_spec
+from pytest_llmeval._models import HuggingFaceSpec
 from pytest_llmeval._models import load_model
+from pytest_llmeval._models import parse_spec
 from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.arguments import read_model_args
 from pytest_llmeval._models.specs import Source
-from pytest_llmeval._models.specs import find_source
-from pytest_llmeval._models.specs import split_scheme
 
 
 def safetensors(size: int = 8, promised: int | None = None) -> bytes:
@@ -47,28 +46,36 @@ def folder(tmp_path: Path) -> Path:
 
 def complaint(spec: object, args: Mapping[str, str] | None = None, **keywords: Any) -> str:
     with pytest.raises(SettingError) as error:
-        check_spec(str(spec), args or {}, **keywords)
+        parse_spec(str(spec), args or {}, **keywords)
     return str(error.value)
+
+
+def source(spec: str) -> Source:
+    parsed = parse_spec(spec, {})
+    assert isinstance(parsed, HuggingFaceSpec)
+    return parsed.source
 
 
 class TestSpec:
     def test_a_folder_is_fine(self, folder: Path) -> None:
-        check_spec(str(folder), {"dtype": "float32"})
-        check_spec(f"hf:{folder}", {})
+        source = Source("folder", str(folder))
+        args = {"dtype": "float32"}
+        assert parse_spec(str(folder), args) == HuggingFaceSpec(source, ModelArgs(dtype="float32"))
+        assert parse_spec(f"hf:{folder}", {}) == HuggingFaceSpec(source, ModelArgs())
 
     @pytest.mark.parametrize("spec", ["org/name", "gpt2", "hf:org/name-1.5_b", "Qwen/Qwen2.5-0.5B"])
     def test_a_hub_id_is_fine_without_a_network(self, spec: str) -> None:
-        check_spec(spec, {})
+        assert parse_spec(spec, {}) == HuggingFaceSpec(Source("hub", spec.removeprefix("hf:")), ModelArgs())
 
     def test_a_relative_folder_and_a_home(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(folder.parent)
-        check_spec("ckpt-1000", {})
-        assert find_source("./ckpt-1000/").name == "ckpt-1000"
+        assert source("ckpt-1000") == Source("folder", "ckpt-1000")
+        assert source("./ckpt-1000/").name == "ckpt-1000"
         monkeypatch.setenv("HOME", str(folder.parent))
-        assert find_source("~/ckpt-1000") == Source("folder", str(folder))
+        assert source("~/ckpt-1000") == Source("folder", str(folder))
         monkeypatch.chdir(folder)
-        assert find_source(".").name == "ckpt-1000"
-        assert find_source("org/name").name == "org/name"
+        assert source(".").name == "ckpt-1000"
+        assert source("org/name").name == "org/name"
 
     @pytest.mark.parametrize(
         "spec", ["./nowhere", "/no/where", "../nowhere", "~/nowhere", "a/b/c", r"C:\models\x", "C:/m"]
@@ -85,7 +92,7 @@ class TestSpec:
 
     def test_a_file_that_is_no_model(self, tmp_path: Path) -> None:
         (tmp_path / "notes.txt").write_text("")
-        assert "is a file and no model: expected a folder, a hub id, or a .gguf file" in complaint(
+        assert "is a file and not a model: expected a folder, a hub id, or a .gguf file" in complaint(
             tmp_path / "notes.txt"
         )
 
@@ -110,18 +117,18 @@ class TestScheme:
             return FakeLM()
 
         schemes = {"vllm": serve}
-        check_spec("vllm:a:b", {"timeout": "3"}, schemes=schemes)
+        spec = parse_spec("vllm:a:b", {"timeout": "3"}, schemes=schemes)
         assert seen == []
-        assert isinstance(load_model("vllm:a:b", {"timeout": "3"}, schemes=schemes), FakeLM)
+        assert isinstance(load_model(spec), FakeLM)
         assert seen == [("a:b", {"timeout": "3"})]
 
     def test_a_drive_is_no_scheme(self) -> None:
-        assert split_scheme(r"C:\models\x", []) == ("hf", r"C:\models\x")
+        assert complaint(r"C:\models\x").startswith(r"model 'C:\\models\\x': there is no such folder")
 
     def test_a_folder_with_a_colon_is_a_folder(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(folder.parent)
         folder.rename("run:1000")
-        check_spec("run:1000", {})
+        assert source("run:1000") == Source("folder", "run:1000")
 
 
 class TestFolder:
@@ -158,12 +165,12 @@ class TestFolder:
             "model-00002-of-00002.safetensors"
         )
         (folder / shards["b"]).write_bytes(safetensors())
-        check_spec(str(folder), {})
+        parse_spec(str(folder), {})
 
     def test_with_weights_of_the_older_kind(self, folder: Path) -> None:
         (folder / "model.safetensors").unlink()
         (folder / "pytorch_model.bin").write_bytes(b"PK")
-        check_spec(str(folder), {})
+        parse_spec(str(folder), {})
 
     @pytest.mark.parametrize(
         ("content", "why"),
@@ -184,7 +191,7 @@ class TestFolder:
     def test_without_tokenizer(self, folder: Path) -> None:
         (folder / "tokenizer.json").unlink()
         assert "has no tokenizer (looked for tokenizer.json, " in complaint(folder)
-        check_spec(str(folder), {"tokenizer": "org/name"})
+        parse_spec(str(folder), {"tokenizer": "org/name"})
 
 
 class TestGguf:
@@ -253,7 +260,7 @@ class TestArguments:
 
 def test_checking_imports_nothing_heavy(folder: Path) -> None:
     code = (
-        "import sys; from pytest_llmeval._models import check_spec; check_spec(sys.argv[1], {'dtype': 'float32'}); "
+        "import sys; from pytest_llmeval._models import parse_spec; parse_spec(sys.argv[1], {'dtype': 'float32'}); "
         "print(sorted({'torch', 'transformers', 'numpy', 'jinja2'} & set(sys.modules)))"
     )
     environment = os.environ | {"PYTHONPATH": str(Path(_models.__file__).parents[2])}
@@ -266,9 +273,4 @@ def test_checking_imports_nothing_heavy(folder: Path) -> None:
 def test_without_torch_the_error_says_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "torch" else object())
     with pytest.raises(ModelError, match=r"needs torch, which this Python lacks: pip install torch \(for a build"):
-        load_model(str(folder), {})
-
-
-def test_loading_says_what_checking_says() -> None:
-    with pytest.raises(SettingError, match="there is no such folder"):
-        load_model("./nowhere", {})
+        load_model(parse_spec(str(folder), {}))
