@@ -1,23 +1,31 @@
-"""A task's baseline and its text: written the same way every time, read back only if nothing has changed it."""
+"""The baseline of one task and its text: written the same way every time, read back only if nothing changed it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import asdict
 from dataclasses import dataclass
+from dataclasses import field
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from pytest_llmeval._baselines.entries import Entry
-from pytest_llmeval._baselines.entries import entry_line
-from pytest_llmeval._baselines.entries import read_entry
-from pytest_llmeval._baselines.header import Header
-from pytest_llmeval._baselines.keys import DIGEST_CHARS
-from pytest_llmeval._baselines.keys import hashed
+from pytest_llmeval._baselines.entry import DIGEST_CHARS
+from pytest_llmeval._baselines.entry import Entry
+from pytest_llmeval._baselines.entry import entry_line
+from pytest_llmeval._baselines.entry import hashed
+from pytest_llmeval._baselines.entry import read_entry
 from pytest_llmeval._errors import BaselineError
+from pytest_llmeval._functions import name_of
+from pytest_llmeval._plain import plain_or_text
+from pytest_llmeval._prompts import written_kwargs
+from pytest_llmeval._prompts.fewshot import num_fewshot
+from pytest_llmeval._scoring import metrics_of
+from pytest_llmeval._settings import Settings
+from pytest_llmeval._task import Task
 
 
 FORMAT = 1
@@ -27,15 +35,72 @@ _FIXED_COLUMNS = ("doc", "hash", "prompt", "pick", "gold")
 
 
 @dataclass(frozen=True, slots=True)
+class Header:
+    """The head of a baseline file.
+
+    Docs are compared only if `settings` are equal, and so are the entries of `filters` and `metrics` for the filter and
+    the metric in question. `models` are those that answered (one, unless parts were updated since), `versions` the
+    packages installed then; both are for the reader. `values` are the task's numbers by ``metric,filter``, over `docs`
+    of `docs_total` docs.
+    """
+
+    task: str
+    settings: Mapping[str, Any]
+    filters: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+    models: Sequence[Mapping[str, Any]] = ()
+    versions: Mapping[str, str | None] = field(default_factory=dict)
+    docs: int = 0
+    docs_total: int = 0
+    values: Mapping[str, float] = field(default_factory=dict)
+
+
+def header_of(task: Task, settings: Settings) -> Header:
+    """Return the part of a task's header that is known before any model answers."""
+    shots = num_fewshot(task, settings)
+    # All that changes prompts or answers, by the names that users know.
+    used: dict[str, Any] = {
+        "version": task.version,
+        "dataset": [task.dataset_path, task.dataset_name],
+        "split": task.evaluated_split,
+        "output_type": task.output_type,
+        "num_fewshot": shots,
+    }
+    if shots and task.fewshot.sampler != "first_n":
+        used["fewshot_seed"] = settings.fewshot_seed
+    if task.output_type == "generate_until":
+        used |= {"generation_kwargs": plain_or_text(written_kwargs(task, settings)), "repeats": task.repeats}
+    used["chat_template"] = settings.chat_template
+    if settings.chat_template:
+        used["fewshot_multiturn"] = settings.fewshot_multiturn
+    filters = {
+        spec.name: [
+            [step.name, plain_or_text(dict(step.options)), *([name_of(step.function)] if step.function else [])]
+            for step in spec.steps
+        ]
+        for spec in task.filters
+    }
+    metrics = {
+        metric.name: {
+            "aggregation": metric.aggregation.name,
+            "higher_is_better": metric.higher_is_better,
+            "options": {name: plain_or_text(value) for name, value in metric.options.items()},
+        }
+        for metric in metrics_of(task)
+    }
+    return Header(task.name, used | {"system": settings.system}, filters, metrics)
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
-    """One task's baseline: `entries` in the order of their docs."""
+    """The baseline of one task: `entries` in the order of their docs."""
 
     header: Header
     entries: Sequence[Entry]
 
 
 def record_text(record: Record) -> str:
-    """The file of a record. Equal records have equal texts."""
+    """Return the file of a record. Equal records have equal texts."""
     columns = list(dict.fromkeys(column for entry in record.entries for column in entry.scores))
     picks = [entry.pick for entry in record.entries if entry.pick is not None]
     margins = list(dict.fromkeys(metric for pick in picks for metric in pick.margins))
@@ -44,12 +109,15 @@ def record_text(record: Record) -> str:
 
 
 def read_record(text: str, path: Path) -> Record:
-    """Raises BaselineError for a file of another format, and for one that is not as it was written."""
+    """Return the record of a file's text.
+
+    Raises BaselineError for a file of another format, and for one that is not as it was written.
+    """
     first, _, rest = text.partition("\n")
     number = first.removeprefix(_FIRST)
     if number == first or not number.isdigit():
         raise BaselineError(
-            path, f"expected {_FIRST + str(FORMAT)!r}, found {first!r:.60}: this is no baseline", line=1
+            path, f"expected {_FIRST + str(FORMAT)!r}, found {first!r:.60}: this is not a baseline", line=1
         )
     if int(number) != FORMAT:
         raise BaselineError(
@@ -65,7 +133,7 @@ def read_record(text: str, path: Path) -> Record:
 
 
 def _first_fault(digest: str, body: str) -> str:
-    """What is wrong with a file whose digest does not fit: that line or the first that cannot be read, if any."""
+    """Return what is wrong with a file whose digest does not fit: the first line that cannot be read, if any."""
     why = ""
     if not digest.startswith("digest: "):
         why = f" (found {digest!r:.60})"
@@ -75,7 +143,7 @@ def _first_fault(digest: str, body: str) -> str:
         except (ValueError, KeyError, TypeError) as error:
             why = f" ({error})"
     return (
-        f"digest: the file was damaged, merged or edited by hand{why}: bring back a committed version, or write it "
+        f"digest: the file was damaged, merged or edited by hand{why}: restore a committed version, or write it "
         "again with --llmeval-update-baseline"
     )
 
@@ -83,10 +151,10 @@ def _first_fault(digest: str, body: str) -> str:
 def _body(record: Record, columns: Sequence[str], margins: Sequence[str]) -> Iterator[str]:
     for name, value in asdict(record.header).items():
         if name == "settings":
-            yield from (f"settings.{key}: {_json(setting)}" for key, setting in value.items())
+            yield from (f"settings.{key}: {canonical_json(setting)}" for key, setting in value.items())
         else:
-            yield f"{name}: {_json(value)}"
-    yield f"columns: {_json([*_FIXED_COLUMNS, '/'.join(['margin', *margins]), *columns])}"
+            yield f"{name}: {canonical_json(value)}"
+    yield f"columns: {canonical_json([*_FIXED_COLUMNS, '/'.join(['margin', *margins]), *columns])}"
     yield ""
     yield from (entry_line(entry, columns, margins) for entry in record.entries)
 
@@ -100,7 +168,7 @@ def _read_body(body: str) -> Record:
         into[key] = json.loads(value)
     margin, *columns = found.pop("columns")[len(_FIXED_COLUMNS) :]
     margins = margin.split("/")[1:]
-    header = Header(**{field.name: found[field.name] for field in fields(Header)})
+    header = Header(**{one.name: found[one.name] for one in fields(Header)})
     entries = []
     for number, line in enumerate(lines.splitlines(), head.count("\n") + 5):
         try:
@@ -112,5 +180,6 @@ def _read_body(body: str) -> Record:
     return Record(header, entries)
 
 
-def _json(value: Any) -> str:
+def canonical_json(value: Any) -> str:
+    """Return a value as JSON in one line, with sorted keys."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True)

@@ -76,7 +76,7 @@ class Bisection:
         self.conclusion: list[str] = []
         if session.config.getoption("dist", "no") != "no":
             raise SettingError("--llmeval-bisect: loads one checkpoint after the other; run it without -n")
-        if session.reference.updating:
+        if session.baseline.updating:
             raise SettingError(
                 "--llmeval-update-baseline: writes the answers of one model; run it without --llmeval-bisect"
             )

@@ -248,7 +248,7 @@ def usage_problem(session: Session, items: Iterable[pytest.Item]) -> str | None:
             session.models.check()
         _check_served(session, needed)
         if any(isinstance(item.parent, TaskModule) for item in needed):
-            session.reference.check([choice.name for choice in session.models.choices])
+            session.baseline.check([choice.name for choice in session.models.choices])
             _check_noise(session, needed)
     except SettingError as error:
         return str(error)

@@ -12,7 +12,7 @@ from pytest_llmeval._report.files import prepare_output
 from pytest_llmeval._session import collect
 from pytest_llmeval._session import listing
 from pytest_llmeval._session import xdist
-from pytest_llmeval._session.baseline import Reference
+from pytest_llmeval._session.baseline import BaselineOptions
 from pytest_llmeval._session.models import Models
 from pytest_llmeval._session.options import value_of
 from pytest_llmeval._session.run import OUTCOME
@@ -54,7 +54,7 @@ def check_before_the_work(config: pytest.Config, settings: Settings, models: Mod
     if folder := value_of(config, "output"):
         prepare_output(config.invocation_params.dir / folder)
     if config.getoption("llmeval_baseline") is not None:
-        Reference(config, settings).check([choice.name for choice in models.choices])
+        BaselineOptions(config, settings).check([choice.name for choice in models.choices])
     generation_kwargs(Task("any", Path(), "generate_until", None, None), settings)
 
 

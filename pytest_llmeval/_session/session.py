@@ -25,7 +25,7 @@ from pytest_llmeval._gates import parse_rule
 from pytest_llmeval._lm import LM
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._results import Summary
-from pytest_llmeval._session.baseline import Reference
+from pytest_llmeval._session.baseline import BaselineOptions
 from pytest_llmeval._session.early_stop import EarlyStop
 from pytest_llmeval._session.items import doc_of
 from pytest_llmeval._session.items import gate_of
@@ -78,9 +78,9 @@ class Session:
         self.unpaired: str = word_of(config, "unpaired")
         self.rules: list[Rule] = []
         #: What runs are compared with.
-        self.reference = Reference(config, settings)
+        self.baseline = BaselineOptions(config, settings)
         try:
-            self.rules = _read_rules(config, self.reference)
+            self.rules = _read_rules(config, self.baseline)
         except SettingError as error:
             self.problem = str(error)
         self.looks_only: bool = bool(value_of(config, "list") or value_of(config, "show"))
@@ -175,8 +175,8 @@ class Session:
         """Why a gate, or the score of a group, is skipped: there is nothing to compare with as the baseline is being
         written, or docs cannot be had and the configuration skips what lacks data.
         """
-        if gate is not None and gate.compares and self.reference.updating:
-            return f"baseline {self.reference.name!r} is being written, there is nothing to compare with"
+        if gate is not None and gate.compares and self.baseline.updating:
+            return f"baseline {self.baseline.name!r} is being written, there is nothing to compare with"
         if self.missing_data != "skip":
             return None
         return next((self.lacking[task.name] for task in self.leaves(owner) if task.name in self.lacking), None)
@@ -310,7 +310,7 @@ class Session:
             owner=owner,
             tasks=parts,
             drawn="all" if whole else "first" if self.settings.sample_seed is None else "random",
-            baseline=self.reference.name,
+            baseline=self.baseline.name,
             ignore_unpaired=self.unpaired == "ignore",
         )
 
@@ -318,7 +318,7 @@ class Session:
         known = self.evaluation.ledger.of(variant, task.name)
         results = [known[index] for index in sorted(known)]
         total = self.evaluation.sizes.get(task.name, (0, len(results)))[1]
-        comparison = self.reference.comparison(variant, task, results)
+        comparison = self.baseline.comparison(variant, task, results)
         return TaskData(task, results, total, comparison, self.noise.needed(variant, task.name))
 
     def asked_result(self, name: str, variant: str, lm: LM) -> Summary:
@@ -368,11 +368,11 @@ def is_worker(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput")
 
 
-def _read_rules(config: pytest.Config, reference: Reference) -> list[Rule]:
+def _read_rules(config: pytest.Config, baseline: BaselineOptions) -> list[Rule]:
     lines = [("ini llmeval_gates", line) for line in config.getini("llmeval_gates")]
     lines += [(origin_of(config, "fail-on"), line) for line in value_of(config, "fail-on") or ()]
     rules = [parse_rule(line, origin=origin) for origin, line in lines]
-    for place in [rule.gate.place for rule in rules if rule.gate.compares and not reference.name]:
+    for place in [rule.gate.place for rule in rules if rule.gate.compares and not baseline.name]:
         if place.origin.startswith("--"):
             raise place.error("there is no baseline to compare with: name one with --llmeval-baseline")
     return rules

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_llmeval._baselines import Baseline
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._report import VariantReport
@@ -47,9 +48,9 @@ def baseline_lines(session: Session) -> Iterator[Line]:
     """Write the baseline if that was asked for, else compare with it, and say what came of it."""
     scored = session.evaluation.ledger.scored()
     variants = list(dict.fromkeys(variant for variant, _ in scored))
-    if session.reference.folder is None or not variants:
+    if session.baseline.chosen is None or not variants:
         return
-    if not session.reference.updating:
+    if not session.baseline.updating:
         for variant in variants:
             yield from _differences(session, variant)
             yield from _origins(session, variant)
@@ -67,33 +68,33 @@ def baseline_lines(session: Session) -> Iterator[Line]:
             is_error=True,
         )
     else:
-        yield from _update(session, variants[0])
+        yield from _update(session, session.baseline.chosen, variants[0])
 
 
-def _update(session: Session, variant: str) -> Iterator[Line]:
+def _update(session: Session, baseline: Baseline, variant: str) -> Iterator[Line]:
     """Write task by task, say which files could not be and which did not just get new ones, and count."""
     docs, tasks = 0, 0
-    head = f"baseline {session.reference.name}"
+    head = f"baseline {baseline.name}"
     for task in scored_tasks(session, variant):
         part, name = session.part(task, variant), session.model_names.get(variant, variant)
         facts = session.evaluation.described.get(variant, {})
         try:
-            update = session.reference.write(task, part.results, session.summary(task, variant), name, facts)
+            update = baseline.update(task, part.results, session.summary(task, variant), name, facts)
         except LLMEvalError as error:
             yield Line(f"ERROR: {error}", is_error=True)
             continue
         docs, tasks = docs + update.run, tasks + 1
         if update.kept or update.changed:
             yield Line(f"{head}: {task.name}: {update}")
-    if tasks and session.reference.folder is not None:
-        yield Line(f"{head}: {docs:,} docs of {tasks} tasks written to {session.reference.folder.path}")
+    if tasks:
+        yield Line(f"{head}: {docs:,} docs of {tasks} tasks written to {baseline.path}")
 
 
 def _differences(session: Session, variant: str) -> Iterator[Line]:
     """What does not pair, task by task, and which tasks flipped."""
     parts = [session.part(task, variant) for task in scored_tasks(session, variant)]
     told = [(part, problems) for part in parts if (problems := _problems(session, part))]
-    head = f"baseline {session.reference.name}" + (f", {variant}" if variant else "")
+    head = f"baseline {session.baseline.name}" + (f", {variant}" if variant else "")
     for part, problems in told[:_NAMED]:
         # A task that is new is no mistake where the user lets docs go unpaired.
         is_new = part.comparison is not None and part.comparison.record is None and part.comparison.problem is None
@@ -142,7 +143,7 @@ def _origins(session: Session, variant: str) -> Iterator[Line]:
     dtype = session.evaluation.described.get(variant, {}).get("model", {}).get("model_dtype")
     parts = [session.part(task, variant) for task in scored_tasks(session, variant)]
     records = [part.comparison.record for part in parts if part.comparison and part.comparison.record]
-    head = f"baseline {session.reference.name}" + (f", {variant}" if variant else "")
+    head = f"baseline {session.baseline.name}" + (f", {variant}" if variant else "")
     mixed = [record.header.task for record in records if len(record.header.models) > 1]
     others = {model["dtype"] for record in records for model in record.header.models if model["dtype"]} - {dtype}
     if dtype and others and not session.settings.noise_docs:

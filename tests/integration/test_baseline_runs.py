@@ -112,8 +112,11 @@ class TestWriting:
         ("name", "problem"),
         [
             ("", "--llmeval-baseline: expected a NAME or a path, got ''"),
-            ("./doubts", "--llmeval-baseline: './doubts' cannot be written: */doubts is no folder"),
-            ("./doubts/deep/main", "--llmeval-baseline: './doubts/deep/main' cannot be written: */doubts is no folder"),
+            ("./doubts", "--llmeval-baseline: './doubts' cannot be written: */doubts is not a folder"),
+            (
+                "./doubts/deep/main",
+                "--llmeval-baseline: './doubts/deep/main' cannot be written: */doubts is not a folder",
+            ),
         ],
     )
     def test_where_it_cannot_lie_is_said_at_once(self, suite2: Suite, name: str, problem: str) -> None:
@@ -147,7 +150,9 @@ class TestWriting:
         before = suite2.file("birds").read_bytes()
         (suite2.pytester.path / "doubts").write_text("nan")
         run = suite2.run(BASELINE, UPDATE, *workers)
-        run.stdout.fnmatch_lines(["ERROR: *birds.txt: not written: 10 docs got no usable number (NaN) (doc[[]0[]], *"])
+        run.stdout.fnmatch_lines(
+            ["ERROR: *birds.txt: not written: 10 docs (doc[[]0[]], *) got no usable number (NaN); *"]
+        )
         assert run.ret == 1
         assert suite2.file("birds").read_bytes() == before
 
@@ -156,7 +161,7 @@ class TestWriting:
         (suite2.pytester.path / "tasks" / "birds.jsonl").write_text("\n".join(rows))
         run = suite2.run(BASELINE, UPDATE, "-m", "llmeval_gate", *workers)
         run.stdout.fnmatch_lines(
-            ["ERROR: *birds.txt: not written: 1 doc could not be evaluated (doc[[]1[]]); * (task birds, doc 1, *7*)"]
+            ["ERROR: *birds.txt: not written: 1 doc (doc[[]1[]]) could not be evaluated; * (task birds, doc 1, *7*)"]
         )
         assert run.ret == 1
 
@@ -255,7 +260,7 @@ class TestComparing:
             [
                 "gate failed: *birds: acc 1.0000 *; it cannot be compared with baseline 'main': it lacks 1 doc *",
                 "ERROR: baseline main: birds: it lacks 1 doc (doc[[]10[]]) of the run",
-                "ERROR: baseline main: trees: the data has no longer 1 doc (doc[[]9[]]) of it",
+                "ERROR: baseline main: trees: the data no longer has 1 doc (doc[[]9[]]) of it",
             ]
         )
         assert run.ret == 1
@@ -301,7 +306,7 @@ class TestWrongUse:
                 "--llmeval-baseline: there is no baseline 'mian' *; there are: main; did you mean 'main'*",
             ),
             (["--llmeval-baseline=./tasks"], "--llmeval-baseline: './tasks' holds no baseline *"),
-            (["--llmeval-baseline=tasks/all.yaml"], "--llmeval-baseline: 'tasks/all.yaml' is no folder; *"),
+            (["--llmeval-baseline=tasks/all.yaml"], "--llmeval-baseline: 'tasks/all.yaml' is not a folder; *"),
             (
                 [BASELINE, UPDATE, "--llmeval-model=a=doubt:1", "--llmeval-model=b=doubt:2"],
                 "*a baseline holds the answers of one model, and 2 are named (a, b): name one",
@@ -339,7 +344,7 @@ class TestWrongUse:
         [
             (("version: 1.0", "version: 2.0"), [], "version was 1.0 and is 2.0"),
             (None, ["--llmeval-system=Hm."], 'system was null and is "Hm."'),
-            (("{{q}}", "{{q}} So?"), [], "the prompt of 10 docs (doc[[]0[]], doc[[]1[]], ...) changed"),
+            (("{{q}}", "{{q}} So?"), [], "the prompt of 10 docs (doc[[]0[]], doc[[]1[]] and 8 more) changed"),
             (("aggregation: mean", "aggregation: median"), [], 'metric acc was {"aggregation": "mean"*'),
             (
                 ("task: birds\n", "task: birds\nfilter_list: [{name: one, filter: [{function: take_first}]}]\n"),
@@ -372,7 +377,10 @@ class TestWrongUse:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("rubbish\n", "*birds.txt:1: expected 'llmeval baseline, format 1', found 'rubbish': this is no baseline"),
+            (
+                "rubbish\n",
+                "*birds.txt:1: expected 'llmeval baseline, format 1', found 'rubbish': this is not a baseline",
+            ),
             ("llmeval baseline, format 9\n", "*birds.txt:1: has format 9, and this version reads format 1*"),
             ("llmeval baseline, format 1\n", "*birds.txt:2: digest: the file was damaged, merged or edited by hand*"),
         ],

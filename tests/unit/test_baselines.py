@@ -11,18 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_llmeval._baselines import Baseline
 from pytest_llmeval._baselines import Entry
-from pytest_llmeval._baselines import Folder
 from pytest_llmeval._baselines import Record
-from pytest_llmeval._baselines import compare_task
 from pytest_llmeval._baselines import doc_key
 from pytest_llmeval._baselines import entry_of
 from pytest_llmeval._baselines import pair
+from pytest_llmeval._baselines import read_item
 from pytest_llmeval._baselines import read_record
 from pytest_llmeval._baselines import record_text
 from pytest_llmeval._baselines import updated
-from pytest_llmeval._baselines.entries import read_item
-from pytest_llmeval._baselines.entries import write_item
+from pytest_llmeval._baselines import write_item
 from pytest_llmeval._errors import BaselineError
 from pytest_llmeval._errors import DataError
 from pytest_llmeval._errors import SettingError
@@ -62,23 +61,23 @@ def update(
     n_total: int | None = None,
     own: Task | None = None,
     settings: Settings | None = None,
-    facts: dict[str, Any] | None = None,
     model: str = "m",
 ) -> Record:
     own, settings = own or task(), settings or Settings()
     total = len(results) if n_total is None else n_total
     summary = summarize_task(own, results, n_total=total, num_fewshot=None, bootstrap_iters=0)
-    return updated(old, PATH, own, settings, results, summary, model, facts or {}).record
+    return updated(
+        old, PATH, own, settings, results, summary, {"name": model, "fingerprint": "abc", "dtype": None}
+    ).record
 
 
 class TestText:
     def test_a_file(self) -> None:
-        facts = {"fingerprint": "abc", "model": {"model_dtype": "float32"}}
         scored = [
             result(0, {"none": {"acc": 1.0, "acc_norm": 0.0}}, pick=Pick(1, (1,), 1.30721)),
             result(1, {"none": {"acc": 0.0, "acc_norm": 1.0}}, pick=Pick(0, (1, 26), 0.0012345)),
         ]
-        text = record_text(update(scored, own=task("multiple_choice", "acc", "acc_norm"), facts=facts))
+        text = record_text(update(scored, own=task("multiple_choice", "acc", "acc_norm")))
         lines = text.splitlines()
         assert lines[0] == "llmeval baseline, format 1"
         assert lines[1].startswith('digest: "')
@@ -86,7 +85,7 @@ class TestText:
         assert "settings.version: 1.0" in lines
         assert 'settings.split: "test"' in lines
         assert "settings.num_fewshot: 0" in lines
-        assert 'models: [{"dtype": "float32", "fingerprint": "abc", "name": "m"}]' in lines
+        assert 'models: [{"dtype": null, "fingerprint": "abc", "name": "m"}]' in lines
         assert 'values: {"acc,none": 0.5, "acc_norm,none": 0.5}' in lines
         assert lines[-3:] == ["", "0 doc0 p B B 1.31 1 0", "1 doc1 p A B(26) 0.00123 0 1"]
 
@@ -105,7 +104,7 @@ class TestText:
         ("change", "message"),
         [
             (lambda text: "", "b/t.txt:1: expected 'llmeval baseline, format 1', found ''"),
-            (lambda text: "x" + text, "this is no baseline"),
+            (lambda text: "x" + text, "this is not a baseline"),
             (lambda text: text.replace("format 1", "format 2", 1), "b/t.txt:1: has format 2, and this version reads"),
             (lambda text: text.replace("1 doc1 p - - - 1", "1 doc1 p - - - 0"), "b/t.txt:2: digest: the file was dam"),
             (lambda text: text[:-4], "(line 21: expected 7 fields, found 6)"),
@@ -224,9 +223,9 @@ class TestPairing:
 
 class TestComparing:
     def compared(self, tmp_path: Path, now: list[DocResult], **more: Any) -> list[str]:
-        folder = Folder("main", tmp_path)
-        folder.write(update([result(i) for i in range(4)]))
-        comparison = compare_task(folder, more.get("own") or task(), more.get("settings") or Settings(), now)
+        baseline = Baseline("main", tmp_path, more.get("settings") or Settings())
+        baseline.write(update([result(i) for i in range(4)]))
+        comparison = baseline.compare(more.get("own") or task(), now)
         return comparison.problems(whole=more.get("whole", True), ignore_unpaired=more.get("ignore", False))
 
     def test_the_same_docs(self, tmp_path: Path) -> None:
@@ -248,25 +247,27 @@ class TestComparing:
     def test_what_does_not_pair(self, tmp_path: Path) -> None:
         docs = [result(i) for i in range(4)]
         changed = [replace(one, key=DocKey(f"doc{one.doc}", "q")) for one in docs]
-        assert self.compared(tmp_path, changed) == ["the prompt of 4 docs (doc[0], doc[1], ...) changed"]
-        assert self.compared(tmp_path, changed, ignore=True) == ["the prompt of 4 docs (doc[0], doc[1], ...) changed"]
+        assert self.compared(tmp_path, changed) == ["the prompt of 4 docs (doc[0], doc[1] and 2 more) changed"]
+        assert self.compared(tmp_path, changed, ignore=True) == [
+            "the prompt of 4 docs (doc[0], doc[1] and 2 more) changed"
+        ]
         assert self.compared(tmp_path, [*docs, result(9)]) == ["it lacks 1 doc (doc[9]) of the run"]
         assert self.compared(tmp_path, [*docs, result(9)], ignore=True) == []
-        assert self.compared(tmp_path, docs[:3]) == ["the data has no longer 1 doc (doc[3]) of it"]
+        assert self.compared(tmp_path, docs[:3]) == ["the data no longer has 1 doc (doc[3]) of it"]
         assert self.compared(tmp_path, docs[:3], whole=False) == []
         assert self.compared(tmp_path, [result(0, key="x")], ignore=True) == ["it has none of the docs that were run"]
         assert self.compared(tmp_path, []) == ["it has none of the docs that were run"]
 
     def test_filters_and_metrics(self, tmp_path: Path) -> None:
-        folder = Folder("main", tmp_path)
-        folder.write(update([result(0)]))
+        baseline = Baseline("main", tmp_path, Settings())
+        baseline.write(update([result(0)]))
         own = task("multiple_choice", "acc", "acc_norm")
-        comparison = compare_task(folder, own, Settings(), [result(0)])
+        comparison = baseline.compare(own, [result(0)])
         assert comparison.column_problems("acc", "none") == []
         assert comparison.column_problems("acc_norm", "none") == ["it has no metric acc_norm (it has: acc)"]
         assert comparison.column_problems("acc", "strict") == ["it has no filter strict (it has: none)"]
         median = replace(own, metrics=(MetricSpec("acc", aggregation="median"),))
-        (reason,) = compare_task(folder, median, Settings(), [result(0)]).column_problems("acc", "none")
+        (reason,) = baseline.compare(median, [result(0)]).column_problems("acc", "none")
         assert reason.startswith('metric acc was {"aggregation": "mean"')
 
 
@@ -319,61 +320,71 @@ class TestUpdating:
         with pytest.raises(BaselineError) as error:
             update([result(0), wrong])
         assert str(error.value) == (
-            f"b/t.txt: not written: 1 doc {what} (doc[1]); a baseline holds sound answers only{reason}"
+            f"b/t.txt: not written: 1 doc (doc[1]) {what}; a baseline holds usable answers only{reason}"
         )
 
     def test_what_changed_is_counted(self) -> None:
         old = update([result(i) for i in range(3)])
         results = [result(0, 0.0), result(1)]
         summary = summarize_task(task(), results, n_total=3, num_fewshot=None, bootstrap_iters=0)
-        made = updated(old, PATH, task(), Settings(), results, summary, "n", {})
+        made = updated(old, PATH, task(), Settings(), results, summary, {"name": "n"})
         assert str(made) == "2 docs written, 1 kept, 1 with other scores; it now holds answers of 2 models"
 
 
-class TestFolder:
+class TestBaseline:
     def test_names_and_paths(self, tmp_path: Path) -> None:
         root, base = tmp_path / "root", tmp_path / "base"
-        assert Folder.named("main", root, base).path == root / ".llmeval" / "baselines" / "main"
-        assert Folder.named("./main", root, base).path == base / "main"
-        assert Folder.named("a/b", root, base).path == base / "a" / "b"
-        assert Folder.named(str(tmp_path / "x"), root, base).path == tmp_path / "x"
-        assert Folder.named("..", root, base).path == base / ".."
+        assert Baseline.named("main", root, base, Settings()).path == root / ".llmeval" / "baselines" / "main"
+        assert Baseline.named("./main", root, base, Settings()).path == base / "main"
+        assert Baseline.named("a/b", root, base, Settings()).path == base / "a" / "b"
+        assert Baseline.named(str(tmp_path / "x"), root, base, Settings()).path == tmp_path / "x"
+        assert Baseline.named("..", root, base, Settings()).path == base / ".."
 
     def test_an_unknown_name_tells_those_there_are(self, tmp_path: Path) -> None:
         with pytest.raises(SettingError, match=r"there is no baseline 'main' \(.*\); --llmeval-update-baseline writes"):
-            Folder.named("main", tmp_path, tmp_path).check("--llmeval-baseline")
+            Baseline.named("main", tmp_path, tmp_path, Settings()).check("--llmeval-baseline")
         for name in ("main", "old"):
-            Folder.named(name, tmp_path, tmp_path).write(update([result(0)]))
+            Baseline.named(name, tmp_path, tmp_path, Settings()).write(update([result(0)]))
         with pytest.raises(SettingError) as caught:
-            Folder.named("mian", tmp_path, tmp_path).check("--llmeval-baseline")
+            Baseline.named("mian", tmp_path, tmp_path, Settings()).check("--llmeval-baseline")
         assert "; there are: main, old; did you mean 'main'?; --llmeval-update-baseline writes one" in str(caught.value)
-        Folder.named("main", tmp_path, tmp_path).check("--llmeval-baseline")
+        Baseline.named("main", tmp_path, tmp_path, Settings()).check("--llmeval-baseline")
 
     def test_a_folder_without_files_and_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "empty").mkdir()
         (tmp_path / "file").write_text("")
         with pytest.raises(SettingError, match="holds no baseline"):
-            Folder("e", tmp_path / "empty").check("x")
-        with pytest.raises(SettingError, match="is no folder"):
-            Folder("f", tmp_path / "file").check("x")
+            Baseline("e", tmp_path / "empty", Settings()).check("x")
+        with pytest.raises(SettingError, match="is not a folder"):
+            Baseline("f", tmp_path / "file", Settings()).check("x")
         with pytest.raises(SettingError, match=r"baseline 'f': cannot write .*: "):
-            Folder("f", tmp_path / "file").write(update([result(0)]))
+            Baseline("f", tmp_path / "file", Settings()).write(update([result(0)]))
 
     def test_a_task_has_a_file_and_no_other_is_there(self, tmp_path: Path) -> None:
-        folder = Folder("b", tmp_path / "b")
+        baseline = Baseline("b", tmp_path / "b", Settings())
         record = update([result(0)])
         odd = replace(record, header=replace(record.header, task="a/b:c%"))
-        assert folder.write(odd).name == "a%2Fb%3Ac%25.txt"
-        assert folder.read("a/b:c%") == read_record(record_text(odd), PATH)
-        assert folder.read("a") is None
-        assert [path.name for path in folder.path.iterdir()] == ["a%2Fb%3Ac%25.txt"]
-        assert (folder.path / "a%2Fb%3Ac%25.txt").stat().st_mode & 0o444 == 0o444
+        assert baseline.write(odd).name == "a%2Fb%3Ac%25.txt"
+        assert baseline.read("a/b:c%") == read_record(record_text(odd), PATH)
+        assert baseline.read("a") is None
+        assert [path.name for path in baseline.path.iterdir()] == ["a%2Fb%3Ac%25.txt"]
+        assert (baseline.path / "a%2Fb%3Ac%25.txt").stat().st_mode & 0o444 == 0o444
+
+    def test_a_run_is_written_with_what_the_model_says_of_itself(self, tmp_path: Path) -> None:
+        baseline, results = Baseline("b", tmp_path, Settings()), [result(0)]
+        summary = summarize_task(task(), results, n_total=1, num_fewshot=None, bootstrap_iters=0)
+        facts = {"fingerprint": "abc", "model": {"model_dtype": "float32"}}
+        assert str(baseline.update(task(), results, summary, "m", facts)) == "1 docs written"
+        record = baseline.read("t")
+        assert record is not None
+        assert record.header.models == [{"dtype": "float32", "fingerprint": "abc", "name": "m"}]
+        assert str(baseline.update(task(), results, summary, "m", {})) == "1 docs written, 0 with other scores"
 
     def test_a_renamed_file_is_refused(self, tmp_path: Path) -> None:
-        folder = Folder("b", tmp_path)
-        folder.write(update([result(0)])).rename(tmp_path / "u.txt")
+        baseline = Baseline("b", tmp_path, Settings())
+        baseline.write(update([result(0)])).rename(tmp_path / "u.txt")
         with pytest.raises(BaselineError, match="is the baseline of 't': was the file renamed"):
-            folder.read("u")
+            baseline.read("u")
 
 
 def test_an_entry_needs_a_key() -> None:

@@ -18,9 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from pytest_llmeval import _stats
-from pytest_llmeval._baselines import Folder
-from pytest_llmeval._baselines import compare_task
-from pytest_llmeval._baselines import updated
+from pytest_llmeval._baselines import Baseline
 from pytest_llmeval._gates import gates_for
 from pytest_llmeval._gates import parse_gate
 from pytest_llmeval._results import DocKey
@@ -71,7 +69,7 @@ class Case:
     """Tasks with their docs before and now."""
 
     def __init__(self, tmp_path: Path) -> None:
-        self.folder = Folder("main", tmp_path / "main")
+        self.baseline = Baseline("main", tmp_path / "main", Settings())
         self.parts: list[TaskData] = []
         self.drawn: Any = "all"
 
@@ -89,8 +87,8 @@ class Case:
         if before is not None:
             old = docs(own, before)
             summary = summarize_task(own, old, n_total=len(old), num_fewshot=None, bootstrap_iters=0)
-            self.folder.write(updated(None, PATH, own, Settings(), old, summary, "m", {}).record)
-            comparison = compare_task(self.folder, own, Settings(), results)
+            self.baseline.update(own, old, summary, "m", {})
+            comparison = self.baseline.compare(own, results)
         self.parts.append(TaskData(own, results, total or len(results), comparison))
         return self
 
@@ -207,7 +205,7 @@ class TestObservedValue:
         case.add(own, [3.0, 5.0, 4.0], [1.0, 3.0, 2.0])
         assert "; rise 2.0000" in case.judge("errors <= baseline + 5").sentence
         assert "; gain 2.0000" in case.judge("errors >= baseline - 5").sentence
-        hit = Case(case.folder.path.parent / "hits").add(own, [1.0, 1.0, 0.0], [0.0, 0.0, 1.0])
+        hit = Case(case.baseline.path.parent / "hits").add(own, [1.0, 1.0, 0.0], [0.0, 0.0, 1.0])
         assert "2 lost, 1 gained" in hit.judge("errors <= baseline + 0.4").sentence
         assert "1 lost, 2 gained" in hit.judge("errors >= baseline - 0.4").sentence
 
@@ -220,7 +218,7 @@ class TestObservedValue:
         verdict = case.judge("bleu >= baseline - 1")
         assert verdict.outcome == "passed"
         assert "bleu 100.0000 (baseline 66.8740) over 2 docs" in verdict.sentence
-        part = Case(case.folder.path.parent).add(own, now[:1], before, total=2)
+        part = Case(case.baseline.path.parent).add(own, now[:1], before, total=2)
         part.drawn = "first"
         assert part.judge("bleu >= baseline - 1").outcome == "failed"
         assert (
@@ -236,7 +234,7 @@ class TestRefusals:
     def test_a_task_without_one(self, case: Case) -> None:
         case.add(task(name="u"), hits(9), hits(9))
         results = docs(task(), hits(9))
-        case.parts = [TaskData(task(), results, 9, compare_task(case.folder, task(), Settings(), results))]
+        case.parts = [TaskData(task(), results, 9, case.baseline.compare(task(), results))]
         verdict = case.judge("acc >= baseline - 0.02")
         assert verdict.outcome == "failed"
         assert verdict.sentence.endswith("it cannot be compared with baseline 'main': it has nothing of task t")
@@ -415,7 +413,7 @@ class TestConfidence:
         verdict = case.add(own, scores, scores).judge(entry)
         assert (verdict.outcome == "inconclusive") == (ways is not None)
         assert verdict.sentence.endswith(f"; to decide it {ways}") or ways is None
-        told = Case(case.folder.path.parent / "told")
+        told = Case(case.baseline.path.parent / "told")
         told.add(replace(own, metadata={"ranges": {"points": [0, 1]}}), scores, scores)
         assert "to decide it" not in told.judge(entry).sentence
 
@@ -557,7 +555,7 @@ class TestGroups:
             case.parts[1].task,
             case.parts[1].results,
             4,
-            compare_task(case.folder, case.parts[1].task, Settings(), case.parts[1].results),
+            case.baseline.compare(case.parts[1].task, case.parts[1].results),
         )
         verdict = case.judge("acc >= baseline - 0.9", self.group(by_size=True))
         assert verdict.outcome == "failed"
@@ -644,10 +642,10 @@ class TestChanges:
     def test_what_has_no_better_side_or_is_no_number(self, case: Case) -> None:
         assert self.changes(case, task("own", process_results=max), [1.5, 2.5], [2.5, 1.5]) is None
         pytest.importorskip("sacrebleu")
-        other = Case(case.folder.path.parent / "texts")
+        other = Case(case.baseline.path.parent / "texts")
         texts = task("bleu", kind="generate_until")
         assert self.changes(other, texts, [["a", "b"]] * 2, [["a", "a"]] * 2) is None
-        assert changes_of_task(Case(case.folder.path.parent / "none").add(task(), hits(2)).parts[0]) is None
+        assert changes_of_task(Case(case.baseline.path.parent / "none").add(task(), hits(2)).parts[0]) is None
 
 
 class TestFamilies:

@@ -14,9 +14,7 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from pytest_llmeval._baselines import Folder
-from pytest_llmeval._baselines import compare_task
-from pytest_llmeval._baselines import updated
+from pytest_llmeval._baselines import Baseline
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._gates import parse_gate
 from pytest_llmeval._results import DocKey
@@ -69,16 +67,16 @@ class Stream:
     """Docs of one or several tasks that come one after the other: `order` of all, of which the first are known."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.folder = Folder("main", folder / "main") if folder else None
+        self.baseline = Baseline("main", folder / "main", Settings()) if folder else None
         self.columns: list[tuple[Task, list[DocResult]]] = []
         self.owner: Task | Group | None = None
 
     def add(self, own: Task, now: Sequence[Any], before: Sequence[Any] | None = None) -> Stream:
         self.columns.append((own, results_of(own, now)))
-        if before is not None and self.folder is not None:
+        if before is not None and self.baseline is not None:
             old = results_of(own, before)
             summary = summarize_task(own, old, n_total=len(old), num_fewshot=None, bootstrap_iters=0)
-            self.folder.write(updated(None, PATH, own, Settings(), old, summary, "m", {}).record)
+            self.baseline.update(own, old, summary, "m", {})
         return self
 
     def order(self) -> list[tuple[str, int]]:
@@ -90,10 +88,10 @@ class Stream:
         parts = []
         for own, results in self.columns:
             known = [result for result in results if (own.name, result.doc) in first]
-            comparison = compare_task(self.folder, own, Settings(), known) if self.folder else None
+            comparison = self.baseline.compare(own, known) if self.baseline else None
             parts.append(TaskData(own, known, len(results), comparison))
         drawn: Any = "all" if count is None else "random"
-        return GateData(self.owner or self.columns[0][0], parts, drawn, "main" if self.folder else "", **more)
+        return GateData(self.owner or self.columns[0][0], parts, drawn, "main" if self.baseline else "", **more)
 
     def proof(self, entry: Any, count: int | None = None, stop: float = 0.95, members: int = 1, **more: Any) -> Any:
         gate = parse_gate(entry, path=PATH, line=1)

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval import _stats
-from pytest_llmeval._baselines import Folder
-from pytest_llmeval._baselines import compare_task
-from pytest_llmeval._baselines import updated
+from pytest_llmeval._baselines import Baseline
 from pytest_llmeval._gates import parse_gate
 from pytest_llmeval._results import DocKey
 from pytest_llmeval._results import DocResult
@@ -64,11 +62,11 @@ def results(own: Task, docs: Sequence[Doc], side: int, *, picks: bool = True) ->
 def part(
     tmp_path: Path, own: Task, docs: Sequence[Doc], noise: Noise | None = FLOOR, *, picks: bool = True
 ) -> TaskData:
-    folder = Folder("main", tmp_path)
+    baseline = Baseline("main", tmp_path, Settings())
     before, now = (results(own, docs, side, picks=picks) for side in (0, 1))
     summary = summarize_task(own, before, n_total=len(docs), num_fewshot=None, bootstrap_iters=0)
-    folder.write(updated(None, PATH, own, Settings(), before, summary, "m", {}).record)
-    return TaskData(own, now, len(docs), compare_task(folder, own, Settings(), now), noise)
+    baseline.update(own, before, summary, "m", {})
+    return TaskData(own, now, len(docs), baseline.compare(own, now), noise)
 
 
 def judged(parts: Sequence[TaskData], gate: Any, owner: Group | None = None, drawn: Any = "all") -> Verdict:

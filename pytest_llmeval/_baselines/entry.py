@@ -1,22 +1,33 @@
-"""One doc of a baseline, and its line."""
+"""One doc of a baseline: the hashes it is recognized by, its scores and its line in the file."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_llmeval._errors import DataError
+from pytest_llmeval._plain import listed
+from pytest_llmeval._plain import plain_or_text
 from pytest_llmeval._results import DocKey
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Pick
 from pytest_llmeval._task import NOTHING
+from pytest_llmeval._task import DocData
+from pytest_llmeval._task import Task
 
 
-#: What stands for nothing: a doc without this score, or without a pick.
+#: Base-32 characters of 5 bits each; the docstring of this package says why these numbers suffice.
+DOC_CHARS, PROMPT_CHARS, CLUSTER_CHARS, DIGEST_CHARS = 10, 6, 10, 13
+
+#: The text of a value that is missing: a doc without this score, or without a pick.
 NONE = "-"
 
-#: Digits of a score that is no whole number, and of a margin. Runs are compared after the same rounding.
+#: Digits of a score that is not a whole number, and of a margin. Runs are compared after the same rounding.
 SCORE_DIGITS, MARGIN_DIGITS = 7, 3
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -25,11 +36,38 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _MOST_NUMBERS = 10
 
 
+def doc_key(task: Task, index: int, data: DocData, sent: Sequence[Sequence[Any]]) -> DocKey:
+    """Return the key of one doc. `sent` are the texts of its distinct requests, without generation settings.
+
+    Raises DataError if the doc lacks the column that names the task's clusters.
+    """
+    columns = dict(data)
+    cluster = None
+    if task.cluster is not None:
+        if task.cluster not in columns:
+            raise DataError(
+                f"{task.path}: metadata.cluster: doc {index} of task {task.name} has no column {task.cluster!r} "
+                f"(it has: {', '.join(map(str, columns))})"
+            )
+        cluster = hashed(_canonical(columns[task.cluster]), CLUSTER_CHARS)
+    return DocKey(hashed(_canonical(columns), DOC_CHARS), hashed(_canonical(sent), PROMPT_CHARS), cluster)
+
+
+def hashed(text: str, chars: int) -> str:
+    """Return the first `chars` of the text's BLAKE2 hash in lower-case base 32: letters and the digits 2 to 7."""
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=10).digest()
+    return base64.b32encode(digest).decode("ascii").lower()[:chars]
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(plain_or_text(value), sort_keys=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is kept of one doc: `scores` by ``metric,filter``, each a number, numbers, or [label, numbers].
+    """The kept values of one doc: `scores` by ``metric,filter``, each a number, numbers, or [label, numbers].
 
-    `doc` is its number in the run that wrote it.
+    `doc` is the doc's number in the run that wrote the entry.
     """
 
     doc: int
@@ -38,7 +76,7 @@ class Entry:
     pick: Pick | None = None
 
     def as_result(self, filters: Sequence[str]) -> DocResult:
-        """The entry as the result of a run, for summing up."""
+        """Return the entry as the result of a run, to be summed up like one."""
         scores: dict[str, dict[str, Any]] = {name: {} for name in filters}
         for column, item in self.scores.items():
             metric, _, filter_name = column.rpartition(",")
@@ -47,14 +85,14 @@ class Entry:
         return DocResult(self.doc, scores, key=self.key, pick=self.pick)
 
 
-def docs_named(entries: Sequence[Entry]) -> str:
-    """``3 docs (doc[1], doc[5], ...)``"""
-    named = ", ".join(f"doc[{entry.doc}]" for entry in entries[:2]) + ", ..." * (len(entries) > 2)
-    return f"{len(entries):,} doc{'s' * (len(entries) != 1)} ({named})"
+def docs_named(docs: Sequence[Entry] | Sequence[DocResult]) -> str:
+    """Return a text such as ``3 docs (doc[1], doc[5] and 1 more)``."""
+    named = listed((f"doc[{one.doc}]" for one in docs), 2)
+    return f"{len(docs):,} doc{'s' * (len(docs) != 1)} ({named})"
 
 
 def entry_of(result: DocResult) -> Entry:
-    """What a baseline keeps of a result, rounded as it is written. The result has a key and no error.
+    """Return the entry of a result that has a key and no error, rounded as it is written.
 
     Scores of another kind (texts) and long lists are left out.
     """
@@ -78,10 +116,10 @@ def _rounded(margin: float) -> float:
 
 
 def entry_line(entry: Entry, columns: Sequence[str], margins: Sequence[str] = ()) -> str:
-    """The line of a doc; `columns` are those of scores, in order, `margins` the metrics with margins of their own."""
+    """Return the line of a doc: `columns` are those of scores in order, `margins` metrics with margins of their own."""
     pick, gold, margin = [NONE] * 3
     if entry.pick is not None:
-        pick, gold = _choice(entry.pick.index), "".join(map(_choice, entry.pick.gold)) or NONE
+        pick, gold = _letter(entry.pick.index), "".join(map(_letter, entry.pick.gold)) or NONE
         known = [entry.pick.margin, *(entry.pick.margins.get(name) for name in margins)]
         margin = "/".join(NONE if one is None else f"{one:.{MARGIN_DIGITS}g}" for one in known)
     scores = [write_item(entry.scores.get(column)) or NONE for column in columns]
@@ -89,7 +127,7 @@ def entry_line(entry: Entry, columns: Sequence[str], margins: Sequence[str] = ()
 
 
 def read_entry(line: str, columns: Sequence[str], margins: Sequence[str] = ()) -> Entry:
-    """Raises ValueError, which says what is wrong with the line."""
+    """Return the entry of a line. Raises ValueError, whose message says what is wrong with the line."""
     parts = line.split(" ")
     if len(parts) != 6 + len(columns):
         raise ValueError(f"expected {6 + len(columns)} fields, found {len(parts)}")
@@ -100,7 +138,7 @@ def read_entry(line: str, columns: Sequence[str], margins: Sequence[str] = ()) -
     if not pick == margin == NONE:
         first, *others = margin.split("/")
         known = {name: float(one) for name, one in zip(margins, others, strict=True) if one != NONE}
-        chosen = Pick(_index(pick), _indices(gold), float(first), known)
+        chosen = Pick(next(iter(_indices(pick)), -1), _indices(gold), float(first), known)
     items = {column: read_item(text) for column, text in zip(columns, scores, strict=True)}
     if any("nan" in text.lower() for text in scores):
         raise ValueError("a score is NaN: nothing can be compared with it")
@@ -108,13 +146,13 @@ def read_entry(line: str, columns: Sequence[str], margins: Sequence[str] = ()) -
 
 
 def write_item(item: Any) -> str | None:
-    """A score as text; None for one that is not kept.
+    """Return a score as text; None for one that is not kept.
 
     >>> write_item(1.0), write_item(-12.345678901), write_item([-20.5, 7]), write_item([1, [0.25, 0.75]])
     ('1', '-12.34568', '-20.5/7', '1:0.25/0.75')
     """
     if isinstance(item, bool | int | float):
-        # Of what is written: 9999999.5 is as whole as what it will be read as.
+        # Whole or not is decided after rounding: 9999999.5 is written, and read back, as a whole number.
         number = float(item) if float(item).is_integer() else float(f"{item:.{SCORE_DIGITS}g}")
         return str(int(number)) if number.is_integer() and abs(number) < 1e15 else f"{number:.{SCORE_DIGITS}g}"
     if not isinstance(item, list | tuple) or not 1 < len(item) <= _MOST_NUMBERS:
@@ -127,7 +165,10 @@ def write_item(item: Any) -> str | None:
 
 
 def read_item(text: str) -> Any:
-    """The score of a text: a number, a list of numbers, [label, numbers], or None for ``-``. Raises ValueError."""
+    """Return the score of a text: a number, a list of numbers, [label, numbers], or None for ``-``.
+
+    Raises ValueError.
+    """
     if text == NONE:
         return None
     label, colon, values = text.partition(":")
@@ -138,22 +179,15 @@ def read_item(text: str) -> Any:
     return whole if len(whole) > 1 else whole[0]
 
 
-def _choice(index: int) -> str:
-    """A for 0, B for 1; options after Z are numbers in parentheses; ``-`` for no choice."""
+def _letter(index: int) -> str:
+    """Return A for 0, B for 1; options after Z are numbers in parentheses; ``-`` for no choice."""
     if index < 0:
         return NONE
     return _LETTERS[index] if index < len(_LETTERS) else f"({index})"
 
 
-def _index(text: str) -> int:
-    found = _indices(text)
-    return found[0] if found else -1
-
-
 def _indices(text: str) -> tuple[int, ...]:
-    if text == NONE:
-        return ()
-    found, rest = [], text
+    found, rest = [], "" if text == NONE else text
     while rest:
         if rest[0] == "(":
             number, _, rest = rest[1:].partition(")")

@@ -1,0 +1,241 @@
+"""A baseline as a whole: a folder with a file for each task, which runs are compared with or written into.
+
+NAME is ``.llmeval/baselines/NAME`` under the root folder, PATH a folder anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from pytest_llmeval._baselines.comparison import Comparison
+from pytest_llmeval._baselines.comparison import differing_settings
+from pytest_llmeval._baselines.comparison import pair
+from pytest_llmeval._baselines.comparison import replaced
+from pytest_llmeval._baselines.entry import docs_named
+from pytest_llmeval._baselines.entry import entry_of
+from pytest_llmeval._baselines.record import Record
+from pytest_llmeval._baselines.record import header_of
+from pytest_llmeval._baselines.record import read_record
+from pytest_llmeval._baselines.record import record_text
+from pytest_llmeval._errors import BaselineError
+from pytest_llmeval._errors import SettingError
+from pytest_llmeval._plain import did_you_mean
+from pytest_llmeval._plain import listed
+from pytest_llmeval._plain import version_of
+from pytest_llmeval._plain import write_whole
+from pytest_llmeval._results import DocResult
+from pytest_llmeval._results import Summary
+from pytest_llmeval._results import nonfinite_in
+from pytest_llmeval._scoring import summarize_task
+from pytest_llmeval._settings import Settings
+from pytest_llmeval._task import Task
+
+
+#: Under pytest's root folder.
+HOME = Path(".llmeval", "baselines")
+
+#: The packages whose versions a header tells.
+PACKAGES = ("pytest-llmeval-harness", "torch", "transformers")
+
+_SUFFIX = ".txt"
+
+
+class Baseline:
+    """The baseline in a folder, for runs under `settings`. `name` is what the user called it."""
+
+    def __init__(self, name: str, path: Path, settings: Settings) -> None:
+        self.name = name
+        self.path = path
+        self.settings = settings
+
+    @classmethod
+    def named(cls, text: str, root: Path, base: Path, settings: Settings) -> Baseline:
+        """Return the baseline of NAME-or-PATH. A text with a slash, ``.`` and ``..`` are paths, relative to `base`."""
+        if set(text) & {"/", os.sep} or text.strip(".") == "" or Path(text).is_absolute():
+            return cls(text, base / Path(text).expanduser(), settings)
+        return cls(text, root / HOME / text, settings)
+
+    def check(self, origin: str) -> None:
+        """Raise SettingError unless the folder holds a baseline; the message names the baselines that exist."""
+        if self.path.is_dir() and any(self.files()):
+            return
+        if self.path.is_dir():
+            problem = f"{self.name!r} holds no baseline (no *{_SUFFIX} in {self.path})"
+        elif self.path.exists():
+            problem = f"{self.name!r} is not a folder"
+        else:
+            others = sorted(path.name for path in self.path.parent.glob("*") if path.is_dir())
+            known = f"; there are: {listed(others, 10)}{did_you_mean(self.path.name, others)}" if others else ""
+            problem = f"there is no baseline {self.name!r} ({self.path}){known}"
+        raise SettingError(f"{origin}: {problem}; --llmeval-update-baseline writes one")
+
+    def check_writable(self, origin: str) -> None:
+        """Raise SettingError if files cannot be written to the folder; nothing is made yet."""
+        near = next(path for path in (self.path, *self.path.parents) if path.exists())
+        if not near.is_dir():
+            raise SettingError(f"{origin}: {self.name!r} cannot be written: {near} is not a folder")
+        if not os.access(near, os.W_OK | os.X_OK):
+            raise SettingError(f"{origin}: {self.name!r} cannot be written: {near} is read-only")
+
+    def files(self) -> Iterator[Path]:
+        """Return the files of all tasks."""
+        return iter(sorted(self.path.glob(f"*{_SUFFIX}")))
+
+    def path_of(self, task: str) -> Path:
+        """Return the file of a task. Names of tasks may hold slashes and colons, file names cannot."""
+        return self.path / f"{quote(task, safe=' ,+@()[]=')}{_SUFFIX}"
+
+    def read(self, task: str) -> Record | None:
+        """Return the record of a task, None if it has none. Raises BaselineError for a file that cannot be used."""
+        path = self.path_of(task)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise BaselineError(path, f"cannot be read: {error}") from None
+        record = read_record(text, path)
+        if record.header.task != task:
+            raise BaselineError(path, f"is the baseline of {record.header.task!r}: was the file renamed?", line=3)
+        return record
+
+    def write(self, record: Record) -> Path:
+        """Write a task's file, whole or not at all. Raises SettingError."""
+        path = self.path_of(record.header.task)
+        try:
+            write_whole(path, [record_text(record)])
+        except OSError as error:
+            raise SettingError(f"baseline {self.name!r}: cannot write {path}: {error.strerror or error}") from None
+        return path
+
+    def compare(self, task: Task, results: Sequence[DocResult]) -> Comparison:
+        """Return a task's results beside the baseline, without docs in error, which have no score to compare."""
+        now = header_of(task, self.settings)
+        try:
+            record = self.read(task.name)
+        except BaselineError as error:
+            return Comparison(now, problem=str(error))
+        # Docs under other settings are not to be compared, not even counted.
+        if record is None or differing_settings(record.header, now):
+            return Comparison(now, record)
+        entries = [entry_of(result) for result in results if result.error is None]
+        return Comparison(now, record, pair(record.entries, entries))
+
+    def update(
+        self, task: Task, results: Sequence[DocResult], summary: Summary, model: str, facts: Mapping[str, Any]
+    ) -> Update:
+        """Write the results of a task, in doc order; `facts` is what the model says of itself (`LM.describe`).
+
+        Raises SettingError if the file cannot be written, and BaselineError as `updated` does.
+        """
+        try:
+            old = self.read(task.name)
+        except BaselineError:
+            # A whole run replaces a file whatever is in it.
+            if len(results) < summary.n_total:
+                raise
+            old = None
+        described = facts.get("model", {})
+        own = {"name": model, "fingerprint": facts.get("fingerprint"), "dtype": described.get("model_dtype")}
+        update = updated(old, self.path_of(task.name), task, self.settings, results, summary, own)
+        self.write(update.record)
+        return update
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A task's new baseline: `run` docs were run, `kept` stay as they were, `changed` have other scores than before.
+
+    `is_new`: the task had no baseline before.
+    """
+
+    record: Record
+    run: int
+    kept: int
+    changed: int
+    is_new: bool
+
+    def __str__(self) -> str:
+        facts = [f"{self.run:,} docs written"]
+        facts += [f"{self.kept:,} kept"] if self.kept else []
+        facts += [] if self.is_new else [f"{self.changed:,} with other scores"]
+        models = len(self.record.header.models)
+        return ", ".join(facts) + (f"; it now holds answers of {models} models" if models > 1 else "")
+
+
+def updated(
+    old: Record | None,
+    path: Path,
+    task: Task,
+    settings: Settings,
+    results: Sequence[DocResult],
+    summary: Summary,
+    model: Mapping[str, Any],
+) -> Update:
+    """Return the baseline of a task after a run: a new one, or the old one with a part of its docs replaced.
+
+    `results` are in doc order, `model` is the entry of the header's `models`. Raises BaselineError for docs that
+    cannot be in a baseline (errors, NaN), and if the docs that were not run were answered under other settings, or to
+    other prompts.
+    """
+    _check_docs(path, results, summary)
+    now = [entry_of(result) for result in results]
+    header, entries, models = header_of(task, settings), now, [model]
+    if old is not None and len(results) < summary.n_total:
+        differing = differing_settings(old.header, header)
+        for name in ("filters", "metrics"):
+            if getattr(old.header, name) != getattr(header, name):
+                differing.append(f"its {name} are not those of the task now")
+        if differing:
+            raise BaselineError(
+                path, f"not updated: {'; '.join(differing)}; that is for all docs, so update by a run of all docs"
+            )
+        entries = replaced(old.entries, now)
+        if len(entries) > len(now) and (changed := pair(old.entries, now).changed):
+            raise BaselineError(
+                path,
+                f"not updated: the prompt of {docs_named(changed)} changed; the docs that were not run would keep the "
+                "old prompt, so update by a run of all docs",
+            )
+        models = [*old.header.models, *([model] if model not in old.header.models else [])]
+        as_results = [entry.as_result([spec.name for spec in task.filters]) for entry in entries]
+        summary = summarize_task(task, as_results, n_total=summary.n_total, num_fewshot=None, bootstrap_iters=0)
+    written = replace(
+        header,
+        models=models,
+        versions={package: version_of(package) for package in PACKAGES},
+        docs=len(entries),
+        docs_total=summary.n_total,
+        values={value.key: value.value for value in summary.values},
+    )
+    pairs = pair(old.entries, now).pairs if old else ()
+    rescored = sum(before.scores != after.scores for before, after in pairs)
+    return Update(Record(written, entries), len(now), len(entries) - len(now), rescored, old is None)
+
+
+def _check_docs(path: Path, results: Sequence[DocResult], summary: Summary) -> None:
+    """Raise BaselineError if a doc has an error or a score that is not a finite number."""
+    what, reason = "could not be evaluated", f" ({summary.first_error})"
+    broken = [result for result in results if result.error is not None]
+    if not broken:
+        odd = {result.doc: name for result in results if (name := _not_finite(result))}
+        what, reason = f"got no usable number ({', '.join(dict.fromkeys(odd.values()))})", ""
+        broken = [result for result in results if result.doc in odd]
+    if broken:
+        raise BaselineError(
+            path, f"not written: {docs_named(broken)} {what}; a baseline holds usable answers only{reason}"
+        )
+
+
+def _not_finite(result: DocResult) -> str:
+    """Return what a model or a score gives for a doc instead of a finite number; empty if all are finite."""
+    items = (item for metrics in result.scores.values() for item in metrics.values())
+    return result.nonfinite or next(filter(None, map(nonfinite_in, items)), "")
