@@ -1,43 +1,36 @@
-"""Running code that a model wrote, in a sandbox that the Linux kernel enforces. Where there is none, not at all.
+"""Run code that a model wrote in a sandbox enforced by the Linux kernel; where there is none, refuse to run it.
 
-Layers that overlap, so that a hole in one is no way out: namespaces (user, mount, PID, network, IPC, UTS, cgroup)
-with a root folder that holds little more than Python's own library (`_room`); an allow list of system calls
-(`_syscalls`); the user nobody, no capabilities, no way to gain any (`_launcher`); limits on time, memory, files and
-threads (`_trial`). They stop a program that hangs, floods, forks, deletes, spies or calls home. They do not defend
-the verdict against code that sets out to deceive its own tests, see `_trial`. And all of them are the kernel's:
-against an unknown hole in that, only a separate machine helps.
+The layers overlap, so that a hole in one is not a way out: namespaces (user, mount, PID, network, IPC, UTS, cgroup)
+with a root folder that holds little more than Python's own library (`root_folder`); an allow list of system calls
+(`syscalls`); the user nobody, without capabilities or a way to gain any (`launcher`); limits on time, memory, files
+and threads (`trial`). They stop a program that hangs, floods, forks, deletes, spies or connects to a network. They do
+not defend the verdict against code written to deceive its own tests, see `trial`. And all of them belong to the
+kernel: against an unknown hole in the kernel only a separate machine helps.
 
-    _values      Limits, CodeOutcome
-    _worker      the test process's side: one launcher, and the reasons for refusal
-    _launcher    the process outside: enters the room, forks a watcher per program
-    _room        namespaces and the root folder
-    _trial       one program: limits, run, verdict
-    _syscalls    the seccomp filter
-    _kernel      system calls through libc
+    limits       Limits, CodeOutcome: the values that both processes share
+    worker       the test process's side: one launcher, and the reasons for refusal
+    launcher     the process outside: enters the root folder, forks a watcher per program
+    root_folder  namespaces and the root folder
+    trial        one program: limits, run, verdict
+    syscalls     the seccomp filter
+    kernel       system calls through libc
 
-Nothing is run by importing this, nor without a call to `run_code`, `run_many`, `available` or `Worker`.
+Importing this package runs nothing; `run_code`, `available` and `Worker` do.
 """
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from queue import SimpleQueue
-
 from pytest_llmeval._errors import SandboxError
-from pytest_llmeval._sandbox._values import LIMITS
-from pytest_llmeval._sandbox._values import CodeOutcome
-from pytest_llmeval._sandbox._values import Limits
-from pytest_llmeval._sandbox._worker import Worker
-from pytest_llmeval._sandbox._worker import refusal
+from pytest_llmeval._sandbox.limits import LIMITS
+from pytest_llmeval._sandbox.limits import CodeOutcome
+from pytest_llmeval._sandbox.limits import Limits
+from pytest_llmeval._sandbox.worker import Worker
+from pytest_llmeval._sandbox.worker import refusal
 
 
-__all__ = ["CodeOutcome", "Limits", "Worker", "available", "run_code", "run_many"]
+__all__ = ["CodeOutcome", "Limits", "Worker", "available", "run_code"]
 
-# What the walls promise, as a program that reaches its end only if they stand.
+# Reaches its end only if every layer of the sandbox holds.
 _PROBE = """
 import os, socket, sys
 assert os.getpid() == 1 and os.getppid() == 0, "it is not in a process tree of its own"
@@ -54,9 +47,9 @@ for attempt in (os.fork, socket.socket, lambda: open("/file", "w"), lambda: os.e
 
 
 def available() -> str | None:
-    """None if the sandbox works here, else the reason in words that also say what to do.
+    """Return None if the sandbox works here, else the reason and what to do about it.
 
-    It tries the real thing, in about 0.1 s, so callers ask once and remember.
+    Runs a program in a sandbox, which takes about 0.1 s: callers should keep the answer.
     """
     try:
         outcome = run_code(_PROBE)
@@ -66,31 +59,6 @@ def available() -> str | None:
 
 
 def run_code(program: str, limits: Limits = LIMITS) -> CodeOutcome:
-    """Run one Python program; it passes if its last statement is reached. Raises SandboxError, or runs nothing."""
+    """Run one Python program, which passes if its last statement is reached. Raises SandboxError where it cannot."""
     with Worker() as worker:
         return worker.run(program, limits)
-
-
-def run_many(programs: Sequence[str], limits: Limits = LIMITS, *, workers: int | None = None) -> list[CodeOutcome]:
-    """Run programs, `workers` at a time (one per processor by default): outcomes in their order."""
-    if not programs:
-        return []
-    count = min(len(programs), workers or _processors())
-    idle: SimpleQueue[Worker] = SimpleQueue()
-
-    def run(program: str) -> CodeOutcome:
-        worker = idle.get()
-        try:
-            return worker.run(program, limits)
-        finally:
-            idle.put(worker)
-
-    with ExitStack() as stack:
-        for _ in range(count):
-            idle.put(stack.enter_context(Worker()))
-        pool = stack.enter_context(ThreadPoolExecutor(count))
-        return list(pool.map(run, programs))
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1

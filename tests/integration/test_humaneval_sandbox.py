@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import platform
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_llmeval import _sandbox
-from pytest_llmeval._sandbox import _worker
+from pytest_llmeval._sandbox import worker as worker_module
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +32,20 @@ def program(problem: dict[str, Any], completion: str) -> str:
     return f"{problem['prompt']}{completion}\n{problem['test']}\ncheck({problem['entry_point']})"
 
 
+def run_all(programs: Iterable[str]) -> list[_sandbox.CodeOutcome]:
+    with _sandbox.Worker() as worker:
+        return [worker.run(text) for text in programs]
+
+
 def test_canonical_solutions_pass(problems: list[dict[str, Any]]) -> None:
-    outcomes = _sandbox.run_many([program(problem, problem["canonical_solution"]) for problem in problems])
+    outcomes = run_all(program(problem, problem["canonical_solution"]) for problem in problems)
     failed = {p["task_id"]: o.reason for p, o in zip(problems, outcomes, strict=True) if not o.passed}
     assert (len(outcomes), failed) == (164, {})
 
 
 @pytest.mark.parametrize("completion", ["", "    pass\n", "    import os; os._exit(0)\n", "    raise SystemExit(0)\n"])
 def test_empty_completions_fail(problems: list[dict[str, Any]], completion: str) -> None:
-    outcomes = _sandbox.run_many([program(problem, completion) for problem in problems])
+    outcomes = run_all(program(problem, completion) for problem in problems)
     passed = [p["task_id"] for p, o in zip(problems, outcomes, strict=True) if o.passed]
     assert (len(outcomes), passed) == (164, [])
 
@@ -125,7 +131,7 @@ def test_right_code_passes_and_harmful_code_is_wrong(
 def test_nothing_runs_unless_asked_for(
     pytester: pytest.Pytester, sums: Path, workers: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_worker, "_command", lambda: pytest.fail("a launcher was started"))
+    monkeypatch.setattr(worker_module, "_command", lambda: pytest.fail("a launcher was started"))
     result = pytester.runpytest(str(sums), "-rs", *workers)
     result.stdout.fnmatch_lines(["*SKIPPED*--llmeval-allow-code*"])
     assert result.ret == 1

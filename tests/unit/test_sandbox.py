@@ -23,7 +23,7 @@ from pytest_llmeval._errors import SandboxError
 from pytest_llmeval._sandbox import CodeOutcome
 from pytest_llmeval._sandbox import Limits
 from pytest_llmeval._sandbox import Worker
-from pytest_llmeval._sandbox import _worker
+from pytest_llmeval._sandbox import worker as worker_module
 
 
 NOBODY = 65534
@@ -71,8 +71,8 @@ def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
             if os.name != "posix" or os.geteuid() != 0:
                 pytest.skip("the tests are not run by root, so 'this user' is the ordinary one")
             package: Path = request.getfixturevalue("public_package")
-            command = as_nobody([*public_python(), "-s", "-P", "-S", "-c", _worker._BOOT, str(package)])
-            patch.setattr(_worker, "_command", lambda: command)
+            command = as_nobody([*public_python(), "-s", "-P", "-S", "-c", worker_module._BOOT, str(package)])
+            patch.setattr(worker_module, "_command", lambda: command)
         skip_where_refused()
         with Worker() as worker:
             yield worker
@@ -483,15 +483,15 @@ def test_umask_of_the_tests_does_not_matter(worker: Worker) -> None:
 # The walls one by one: what holds without the system call filter, and what without the loss of rights
 
 JUDGE_WITHOUT_FILTER = """
-from pytest_llmeval._sandbox import _kernel, _launcher, _room, _trial, _values
-_kernel.install_filter = lambda seccomp: None
-_room.build([])
+from pytest_llmeval._sandbox import kernel, launcher, limits, root_folder, trial
+kernel.install_filter = lambda seccomp: None
+root_folder.build([])
 import os
 if os.fork():
     os.wait()
     sys.exit()
-_room.enter(1 << 20)
-outcome = _trial.judge({program!r}, _values.Limits(**{limits!r}), lambda: _launcher._give_up_rights(b""))
+root_folder.enter(1 << 20)
+outcome = trial.judge({program!r}, limits.Limits(**{limits!r}), lambda: launcher._give_up_rights(b""))
 print(outcome.reason)
 """
 
@@ -510,7 +510,7 @@ def package(request: pytest.FixtureRequest) -> Path | None:
 
 def printed(code: str, package: Path | None) -> str:
     """What code prints that is run as a launcher starts."""
-    start = _worker._BOOT.partition("from pytest_llmeval._sandbox._launcher")[0] + code
+    start = worker_module._BOOT.partition("from pytest_llmeval._sandbox.launcher")[0] + code
     python = [sys.executable] if package is None else public_python()
     command = [*python, "-s", "-P", "-S", "-c", start, str(package or PACKAGE.parent)]
     command = command if package is None else as_nobody(command)
@@ -567,8 +567,8 @@ raise ValueError(list(data), sum(libc.prctl(PR_CAPBSET_READ, number, 0, 0, 0) fo
 def test_a_launcher_itself_can_write_nowhere(package: Path | None) -> None:
     code = """
 import os
-from pytest_llmeval._sandbox import _room
-_room.build([])
+from pytest_llmeval._sandbox import root_folder
+root_folder.build([])
 for path in ("/x", "/usr/lib/x", "/dev/x", os.__file__, "/etc/ld.so.cache"):
     try:
         open(path, "a")
@@ -583,14 +583,6 @@ print(os.path.exists("/.outside"), os.path.exists("/proc/1"))
 # Workers
 
 
-def test_many_programs_keep_their_order() -> None:
-    skip_where_refused()
-    programs = [f"assert {number} % 3" for number in range(20)]
-    outcomes = _sandbox.run_many(programs, workers=3)
-    assert [outcome.passed for outcome in outcomes] == [number % 3 > 0 for number in range(20)]
-    assert _sandbox.run_many([]) == []
-
-
 def test_a_worker_that_dies_is_an_error_not_a_verdict(worker: Worker) -> None:
     with Worker() as doomed:
         doomed._process.kill()
@@ -602,7 +594,7 @@ def test_a_worker_that_dies_is_an_error_not_a_verdict(worker: Worker) -> None:
 def test_an_answer_that_comes_late_is_not_taken_for_another(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     with Worker() as hasty:
         with monkeypatch.context() as patch:
-            patch.setattr(_worker, "_PATIENCE_SECONDS", -0.9)
+            patch.setattr(worker_module, "_PATIENCE_SECONDS", -0.9)
             with pytest.raises(SandboxError, match="its launcher did not answer for"):
                 hasty.run("import time\ntime.sleep(1000)", SHORT)
         with pytest.raises(SandboxError, match="its launcher ended with status -9"):

@@ -13,8 +13,8 @@ import pytest
 from pytest_llmeval import _sandbox
 from pytest_llmeval._errors import SandboxError
 from pytest_llmeval._sandbox import Worker
-from pytest_llmeval._sandbox import _kernel
-from pytest_llmeval._sandbox import _worker
+from pytest_llmeval._sandbox import kernel
+from pytest_llmeval._sandbox import worker as worker_module
 
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="simulates refusals of a Linux kernel")
@@ -33,7 +33,6 @@ def assert_refused(reason: str) -> None:
     """Every way in refuses with the same message."""
     for attempt in (
         lambda: _sandbox.run_code("raise SystemExit"),
-        lambda: _sandbox.run_many(["x = 1", "x = 2"]),
         Worker,
     ):
         with pytest.raises(SandboxError) as caught:
@@ -58,18 +57,18 @@ def test_other_processors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_launcher_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_worker, "_command", lambda: [sys.executable, "-c", "raise SystemExit('no such library')"])
+    monkeypatch.setattr(worker_module, "_command", lambda: [sys.executable, "-c", "exit('no such library')"])
     assert_refused("its launcher ended with status 1 (no such library). ")
 
 
 def test_launcher_that_cannot_be_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(_worker, "_command", lambda: [str(tmp_path / "python")])
+    monkeypatch.setattr(worker_module, "_command", lambda: [str(tmp_path / "python")])
     assert_refused(f"its launcher cannot be started: [Errno 2] No such file or directory: '{tmp_path}/python'. ")
 
 
 def test_launcher_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_worker, "_command", lambda: [sys.executable, "-c", "input()"])
-    monkeypatch.setattr(_worker, "_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(worker_module, "_command", lambda: [sys.executable, "-c", "input()"])
+    monkeypatch.setattr(worker_module, "_PATIENCE_SECONDS", 0.01)
     assert_refused("its launcher did not answer for 0.01 s. ")
 
 
@@ -78,30 +77,30 @@ def test_kernel_without_user_namespaces(monkeypatch: pytest.MonkeyPatch) -> None
     forbid = f"""
 import ctypes, os, sys
 user, group = os.getuid(), os.getgid()
-if ctypes.CDLL(None).unshare({_kernel.CLONE_NEWUSER}):
+if ctypes.CDLL(None).unshare({kernel.CLONE_NEWUSER}):
     raise SystemExit("skip")
 for name, text in (("setgroups", "deny"), ("uid_map", f"0 {{user}} 1"), ("gid_map", f"0 {{group}} 1")):
     open(f"/proc/self/{{name}}", "w").write(text)
 open("/proc/sys/user/max_user_namespaces", "w").write("0")
 os.execv(sys.argv[1], sys.argv[1:])
 """
-    command = [sys.executable, "-c", forbid, *_worker._command()]
+    command = [sys.executable, "-c", forbid, *worker_module._command()]
     if subprocess.run([*command[:3], "/bin/true"], capture_output=True).returncode != 0:
         pytest.skip("this kernel has no user namespace to forbid them in")
-    monkeypatch.setattr(_worker, "_command", lambda: command)
+    monkeypatch.setattr(worker_module, "_command", lambda: command)
     assert_refused("[Errno 28] No space left on device: 'unshare namespaces'. ")
 
 
 @pytest.mark.parametrize("step", ["unshare", "mount", "pivot_root", "set_mount_attributes", "set_hostname", "detach"])
 def test_every_step_into_the_room_is_checked(step: str) -> None:
     """The launcher, with one call of its kernel refused, says so and ends before it has read a program."""
-    start = _worker._BOOT.replace(
-        "from pytest_llmeval._sandbox._launcher import main",
-        "from pytest_llmeval._sandbox._launcher import main, _kernel\n"
+    start = worker_module._BOOT.replace(
+        "from pytest_llmeval._sandbox.launcher import main",
+        "from pytest_llmeval._sandbox.launcher import main, kernel\n"
         f"def refuse(*arguments): raise PermissionError(1, 'Operation not permitted', {step!r})\n"
-        f"_kernel.{step} = refuse",
+        f"kernel.{step} = refuse",
     )
-    command = [*_worker._command()[:5], start, *_worker._command()[6:]]
+    command = [*worker_module._command()[:5], start, *worker_module._command()[6:]]
     request = json.dumps({"program": "x = 1", "limits": {}})
     done = subprocess.run(command, input=request, capture_output=True, text=True, check=True)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
@@ -117,16 +116,16 @@ def test_every_step_of_giving_up_rights_is_checked(monkeypatch: pytest.MonkeyPat
     """A program that could not be confined is not run, and that is an error, not a wrong answer."""
     if reason := _sandbox.available():
         pytest.skip(reason)
-    start = _worker._BOOT.replace(
+    start = worker_module._BOOT.replace(
         "main(sys",
-        "from pytest_llmeval._sandbox import _kernel, _launcher\n"
-        "build = _launcher._room.build\n"
+        "from pytest_llmeval._sandbox import kernel, launcher\n"
+        "build = launcher.root_folder.build\n"
         "def refuse(*arguments): raise PermissionError(1, 'Operation not permitted', 'step')\n"
-        f"def build_then_refuse(libraries): build(libraries); _kernel.{step} = refuse\n"
-        "_launcher._room.build = build_then_refuse\n"
+        f"def build_then_refuse(libraries): build(libraries); kernel.{step} = refuse\n"
+        "launcher.root_folder.build = build_then_refuse\n"
         "main(sys",
     )
-    monkeypatch.setattr(_worker, "_BOOT", start)
+    monkeypatch.setattr(worker_module, "_BOOT", start)
     with Worker() as worker, pytest.raises(SandboxError) as caught:
         worker.run("x = 1")
     assert str(caught.value).startswith(f"{REFUSED}[Errno 1] Operation not permitted: 'step'. ")
@@ -137,11 +136,11 @@ def test_walls_that_do_not_hold_are_found(monkeypatch: pytest.MonkeyPatch) -> No
     if reason := _sandbox.available():
         pytest.skip(reason)
     monkeypatch.setattr(
-        _worker,
+        worker_module,
         "_BOOT",
-        _worker._BOOT.replace(
+        worker_module._BOOT.replace(
             "main(sys",
-            "from pytest_llmeval._sandbox import _kernel\n_kernel.install_filter = lambda filter: None\nmain(sys",
+            "from pytest_llmeval._sandbox import kernel\nkernel.install_filter = lambda filter: None\nmain(sys",
         ),
     )
     told = _sandbox.available()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval._sandbox import _syscalls
+from pytest_llmeval._sandbox import syscalls
 
 
 ARCHITECTURES = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
@@ -27,7 +27,7 @@ HEADERS = {
 def verdict(machine: str, number: int, argument: int = 0, architecture: int | None = None) -> int:
     """What the kernel would decide (classic BPF; see Documentation/networking/filter.rst)."""
     data = struct.pack("=IIQQ", number, architecture or ARCHITECTURES[machine], 0, argument)
-    steps = list(struct.iter_unpack("=HBBI", _syscalls.filter_program(machine)))
+    steps = list(struct.iter_unpack("=HBBI", syscalls.filter_program(machine)))
     position, accumulator = 0, 0
     while True:
         code, if_true, if_false, operand = steps[position]
@@ -50,7 +50,7 @@ def machine(request: pytest.FixtureRequest) -> str:
 
 
 def test_every_listed_call_is_allowed(machine: str) -> None:
-    for name, number in _syscalls.allowed_numbers(machine).items():
+    for name, number in syscalls.allowed_numbers(machine).items():
         assert verdict(machine, number) == ALLOW, name
 
 
@@ -58,13 +58,13 @@ def test_every_listed_call_is_allowed(machine: str) -> None:
     machine=st.sampled_from(sorted(ARCHITECTURES)), number=st.integers(0, 2**32 - 1), argument=st.integers(0, 2**64 - 1)
 )
 def test_every_other_call_is_unknown(machine: str, number: int, argument: int) -> None:
-    if number not in {*_syscalls.allowed_numbers(machine).values(), CLONE[machine]}:
+    if number not in {*syscalls.allowed_numbers(machine).values(), CLONE[machine]}:
         assert verdict(machine, number, argument) == ENOSYS
 
 
 def test_no_number_that_kernels_use_is_allowed_unless_listed(machine: str) -> None:
     allowed = {number for number in range(600) if verdict(machine, number) == ALLOW}
-    assert allowed == set(_syscalls.allowed_numbers(machine).values())
+    assert allowed == set(syscalls.allowed_numbers(machine).values())
 
 
 def test_clone_makes_threads_and_nothing_else(machine: str) -> None:
@@ -88,14 +88,14 @@ def test_numbers_are_those_of_the_kernel_headers(machine: str) -> None:
         pytest.skip(f"needs the kernel's header {HEADERS[machine]}")
     defined = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", HEADERS[machine].read_text()))
     renamed = {"newfstatat": "fstatat"} if machine == "aarch64" else {}
-    for name, number in _syscalls.allowed_numbers(machine).items():
+    for name, number in syscalls.allowed_numbers(machine).items():
         assert int(defined[renamed.get(name, name)]) == number, name
 
 
 def test_names_are_the_same_on_both_where_both_have_them() -> None:
     old = {"open", "stat", "fork", "poll", "select", "pipe", "dup2", "access", "time", "pause", "alarm"}
-    only_x86 = set(_syscalls.allowed_numbers("x86_64")) - set(_syscalls.allowed_numbers("aarch64"))
-    assert set(_syscalls.allowed_numbers("aarch64")) < set(_syscalls.allowed_numbers("x86_64"))
+    only_x86 = set(syscalls.allowed_numbers("x86_64")) - set(syscalls.allowed_numbers("aarch64"))
+    assert set(syscalls.allowed_numbers("aarch64")) < set(syscalls.allowed_numbers("x86_64"))
     assert old - {"fork"} <= only_x86
 
 
@@ -110,10 +110,10 @@ def test_names_are_the_same_on_both_where_both_have_them() -> None:
 )
 def test_dangerous_names_are_not_listed(names: str) -> None:
     for machine in ARCHITECTURES:
-        assert not set(names.split()) & set(_syscalls.allowed_numbers(machine))
+        assert not set(names.split()) & set(syscalls.allowed_numbers(machine))
 
 
 def test_other_machines_have_no_filter() -> None:
-    assert _syscalls.supported("x86_64")
-    assert _syscalls.supported("aarch64")
-    assert not any(_syscalls.supported(machine) for machine in ("arm64", "AMD64", "riscv64", "i686", ""))
+    assert syscalls.supported("x86_64")
+    assert syscalls.supported("aarch64")
+    assert not any(syscalls.supported(machine) for machine in ("arm64", "AMD64", "riscv64", "i686", ""))

@@ -1,14 +1,14 @@
-"""One program on trial: a process that runs it under every limit, and a process that watches.
+"""The trial of one program: a process that runs it under every limit, and a process that watches.
 
 `judge` runs in a fork of the launcher, outside the new process tree. Its child is the tree's first process: it
-gives up everything it could use, says so, and runs the program. When that process ends or is killed, the kernel
-kills whatever else is in the tree.
+gives up all its rights, reports that, and runs the program. When that process ends or is killed, the kernel kills all
+others in the tree.
 
-The verdict is not something a program can print or exit with. After the program's last statement, and only then,
-the runner reads a random token from one pipe and returns it through another; every other end (exit status 0
-included) is a failure. What this cannot prevent: the tests are part of the program and run in its interpreter, so
-code written to deceive them (an ``__eq__`` that is always true, a search for the runner's pipes) can earn a pass
-it does not deserve. It gains nothing else by that.
+A program cannot print its verdict or exit with it. After the program's last statement, and only then, the runner
+reads a random token from one pipe and returns it through another; every other end (exit status 0 included) is a
+failure. This cannot prevent one thing: the tests are part of the program and run in its interpreter, so code written
+to deceive them (an ``__eq__`` that is always true, a search for the runner's pipes) can pass undeservedly. It gains
+nothing else by that.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import signal
 from collections.abc import Callable
 from typing import NoReturn
 
-from pytest_llmeval._sandbox import _room
-from pytest_llmeval._sandbox._values import CodeOutcome
-from pytest_llmeval._sandbox._values import Limits
+from pytest_llmeval._sandbox import root_folder
+from pytest_llmeval._sandbox.limits import CodeOutcome
+from pytest_llmeval._sandbox.limits import Limits
 
 
 _PROGRAM = "<program>"
 _TOKEN_BYTES = 16
 _MESSAGE_CHARACTERS = 500
-# More than a message can have, less than a pipe holds: the program's process never waits for the watcher to read.
+# More than a message can have and less than a pipe holds, so the program's process never waits for a reader.
 _VERDICT_BYTES = 8192
 _CONFINED, _REFUSED = b"C", b"R"
 _NO_MEMORY = b"MemoryError"
@@ -50,51 +50,43 @@ def judge(program: str, limits: Limits, confine: Callable[[], None]) -> CodeOutc
     # Made after the fork: the program's memory does not hold it.
     token = os.urandom(_TOKEN_BYTES)
     os.write(give_token, token)
-    in_time, status, seconds = _wait(child, limits.wall_seconds)
+    in_time = signal.sigtimedwait({signal.SIGCHLD}, limits.wall_seconds) is not None
+    if not in_time:
+        os.kill(child, signal.SIGKILL)
+    _, status, usage = os.wait4(child, 0)
     # No writer is left, so this returns at once.
     said = os.read(verdict, _VERDICT_BYTES)
     if not said.startswith(_CONFINED):
         raise OSError(said[1:].decode() or "the program's process ended before it was confined")
     if not in_time:
         return CodeOutcome(False, f"timed out after {limits.wall_seconds:g} s")
-    return _outcome(said[1:], token, status, seconds, limits)
-
-
-def _wait(child: int, wall_seconds: float) -> tuple[bool, int, float]:
-    """Wait for the end of a process: whether it came in time, the exit code, and processor time in seconds."""
-    in_time = signal.sigtimedwait({signal.SIGCHLD}, wall_seconds) is not None
-    if not in_time:
-        os.kill(child, signal.SIGKILL)
-    _, status, usage = os.wait4(child, 0)
-    return in_time, os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
-
-
-def _outcome(said: bytes, token: bytes, status: int, seconds: float, limits: Limits) -> CodeOutcome:
-    if said == token:
+    if said[1:] == token:
         return CodeOutcome(True, "passed")
+    return _failure(said[1:], os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, limits)
+
+
+def _failure(said: bytes, status: int, seconds: float, limits: Limits) -> CodeOutcome:
+    """The outcome of a program that wrote `said`, ended with an exit status, and used seconds of processor time."""
     if said == _NO_MEMORY:
         return CodeOutcome(False, "out of memory")
     if said:
-        return CodeOutcome(False, f"failed: {_printable(said)}")
+        # On one line, without control characters: the text ends up on terminals and in XML.
+        text = said.decode(errors="backslashreplace")
+        shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+        return CodeOutcome(False, f"failed: {shown}")
     if status >= 0:
         return CodeOutcome(False, f"failed: exited with status {status} before its end")
     if status != -signal.SIGKILL:
         return CodeOutcome(False, f"failed: killed by {signal.Signals(-status).name}")
-    # The first process of a tree cannot be killed from inside: it was the processor limit, or the machine is out of
-    # memory. The kernel's two accounts of processor time differ, so the limit may be met a little early.
+    # The first process of a tree cannot be killed from inside: it exceeded the processor limit, or the machine is out
+    # of memory. The kernel counts processor time in two ways, so the limit may be met a little early.
     if seconds > limits.cpu_seconds / 2:
         return CodeOutcome(False, f"timed out after {limits.cpu_seconds} s of processor time")
     return CodeOutcome(False, "out of memory: killed by the kernel")
 
 
-def _printable(said: bytes) -> str:
-    """The program's words on one line, without control characters: they end up on terminals and in XML."""
-    text = said.decode(errors="backslashreplace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def _be_tried(program: str, limits: Limits, confine: Callable[[], None], token_end: int, verdict_end: int) -> NoReturn:
-    """The life of the program's process. It ends here, whatever the program did to the interpreter."""
+    """Run the program in its process, which ends here whatever the program did to the interpreter."""
     leave, write = os._exit, os.write
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -111,7 +103,7 @@ def _be_tried(program: str, limits: Limits, confine: Callable[[], None], token_e
 
 
 def _close_all_but(*kept: int) -> None:
-    """Standard streams lead nowhere, all other files but these are closed. A session of its own: no shared signals."""
+    """Close all files but these, connect standard streams to /dev/null, and start a new session for signals."""
     os.setsid()
     nowhere = os.open("/dev/null", os.O_RDWR)
     for stream in (0, 1, 2):
@@ -124,9 +116,9 @@ def _close_all_but(*kept: int) -> None:
 
 
 def _set(limits: Limits) -> None:
-    """Soft and hard limits are set alike: the first process of a tree is deaf to SIGXCPU, but dies of SIGKILL."""
+    """Set soft and hard limits alike: the first process of a tree ignores SIGXCPU, but SIGKILL ends it."""
     # Under an ordinary user the watcher and the launcher are tasks of the same user.
-    watchers = 2 if os.getuid() == _room.NOBODY else 0
+    watchers = 2 if os.getuid() == root_folder.NOBODY else 0
     for which, amount in (
         (resource.RLIMIT_CPU, limits.cpu_seconds),
         (resource.RLIMIT_AS, limits.memory_bytes),
@@ -143,7 +135,7 @@ def _set(limits: Limits) -> None:
 
 
 def _run(program: str, token_end: int) -> bytes:
-    """The token if the program reaches its end, else what stopped it.
+    """Return the token if the program reaches its end, else what stopped it.
 
     Like the published HumanEval harness, it runs the text in an empty namespace: ``__name__`` is "builtins".
     """
@@ -159,21 +151,17 @@ def _run(program: str, token_end: int) -> bytes:
 
 
 def _describe(error: BaseException) -> bytes:
-    """Type, message and line, e.g. ``AssertionError: sorted? (line 12)``."""
+    """Return type, message and line of the program, e.g. ``AssertionError: sorted? (line 12)``."""
     try:
-        name, message, line = type(error).__name__, str(error), _line(error)
+        name, message = type(error).__name__, str(error)
+        # Without a line where the program was not yet running.
+        line, trace = None, error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == _PROGRAM:
+                line = trace.tb_lineno
+            trace = trace.tb_next
         text = f"{name}: {message}" if message else name
         place = "" if line is None else f" (line {line})"
         return (text[:_MESSAGE_CHARACTERS] + place).encode(errors="backslashreplace")
     except BaseException:
         return b"an exception that cannot be shown"
-
-
-def _line(error: BaseException) -> int | None:
-    """The line of the program that was being run; None where the program was not yet running."""
-    line, trace = None, error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == _PROGRAM:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return line

@@ -1,4 +1,4 @@
-"""The Linux calls that Python has no name for, through libc. Each raises OSError naming what was tried.
+"""Linux calls that Python does not offer, through libc. Each raises OSError that names the call.
 
 Only launchers import this.
 """
@@ -108,7 +108,7 @@ def _prctl(option: int, argument: int, pointer: object = None) -> int:
 
 
 def renounce_capabilities() -> None:
-    """Empty the bounding set: what is given up afterwards can never be had again. Needs CAP_SETPCAP itself."""
+    """Empty the bounding set: capabilities dropped later can never be regained. Needs CAP_SETPCAP itself."""
     capability = 0
     while _prctl(_PR_CAPBSET_DROP, capability) == 0:
         capability += 1
@@ -118,7 +118,7 @@ def renounce_capabilities() -> None:
 
 
 def drop_capabilities() -> None:
-    """Give up the capabilities this process has: ambient, effective, permitted and inheritable sets."""
+    """Drop the capabilities of this process: its ambient, effective, permitted and inheritable sets."""
     _check(_prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL), "clear ambient capabilities")
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     nothing = (ctypes.c_uint32 * 6)()
@@ -126,12 +126,12 @@ def drop_capabilities() -> None:
 
 
 class _FilterProgram(ctypes.Structure):
-    """struct sock_fprog of <linux/filter.h>: a count of instructions, and where they lie."""
+    """struct sock_fprog of <linux/filter.h>: the number of instructions and their address."""
 
     _fields_ = (("count", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
 def install_filter(instructions: bytes) -> None:
-    """Load a seccomp filter of 8-byte instructions; it holds until the process ends, also for its threads."""
+    """Install a seccomp filter of 8-byte instructions for this process and its threads, until they end."""
     program = _FilterProgram(len(instructions) // 8, instructions)
     _check(_prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program)), "install the seccomp filter")

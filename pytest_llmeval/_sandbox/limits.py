@@ -1,4 +1,4 @@
-"""What a sandbox is asked to keep to, and what it answers."""
+"""The limits of a sandboxed program and its outcome: all that the test process and the launcher share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one program may use. It is always a single process; nothing raises that.
+    """Limits on what one program may use. It is always a single process, which no limit changes.
 
     `cpu_seconds` (whole) is processor time, the limit that a busy program meets; `wall_seconds` is for one that
     waits, and is larger so that the verdict on a program does not depend on how loaded the machine is.
@@ -22,15 +22,16 @@ class Limits:
     threads: int = 64
 
 
-#: Published HumanEval results rest on 3 seconds; the rest is ample for a correct solution.
+#: Published HumanEval results allow 3 seconds; the other limits are ample for a correct solution.
 LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
 class CodeOutcome:
-    """Whether a program ran to its end, and what happened, e.g. ``failed: AssertionError (line 12)``.
+    """The outcome of a program: `passed` if it ran to its end, and the `reason`.
 
-    `reason` is "passed", or starts with "failed: ", "timed out" or "out of memory".
+    `reason` is "passed", or starts with "failed: ", "timed out" or "out of memory", e.g.
+    ``failed: AssertionError (line 12)``.
     """
 
     passed: bool

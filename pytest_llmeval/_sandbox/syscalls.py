@@ -1,15 +1,14 @@
 """The system calls that generated code may make, as a seccomp filter for x86_64 and aarch64.
 
-It is an allow list: to the program the kernel lacks every call not named here (ENOSYS, which C libraries take as
-"an older kernel" and work around). Not named are, among others: fork, vfork, execve and clone3 (so there is never
-a second process nor another program), socket and connect, mount, unshare and setns, ptrace, process_vm_readv,
-keyctl, bpf, io_uring, userfaultfd, perf_event_open, kexec_load, memfd_create and System V IPC (memory that
-RLIMIT_AS does not count), setuid and its kin. clone is allowed for threads only.
+It is an allow list: every call not named here fails with ENOSYS, which C libraries take for an older kernel and work
+around. Not named are, among others: fork, vfork, execve and clone3 (so there is never a second process nor another
+program), socket and connect, mount, unshare and setns, ptrace, process_vm_readv, keyctl, bpf, io_uring, userfaultfd,
+perf_event_open, kexec_load, memfd_create and System V IPC (memory that RLIMIT_AS does not count), setuid and its
+variants. clone is allowed for threads only.
 """
 
 from __future__ import annotations
 
-import os
 import struct
 
 
@@ -71,20 +70,20 @@ def supported(machine: str) -> bool:
 
 
 def allowed_numbers(machine: str) -> dict[str, int]:
-    """Numbers of the calls allowed whatever their arguments, by name."""
+    """Return the numbers of the calls that are allowed with any arguments, by name."""
     column = _MACHINES[machine][1]
     rows = (row.split() for row in _ALLOWED.replace("\n", " ").split(","))
     return {row[0]: int(row[column]) for row in rows if row[column] != "-"}
 
 
-def filter_program(machine: str | None = None) -> bytes:
-    """The filter as BPF instructions (8 bytes each: code, jump if true, jump if false, operand).
+def filter_program(machine: str) -> bytes:
+    """Return the filter as BPF instructions (8 bytes each: code, jump if true, jump if false, operand).
 
-    An alien calling convention is killed, a listed call is allowed, a clone that makes a thread is allowed, all
-    else is ENOSYS. Calls through the x32 convention have numbers of their own, which are not listed.
+    A call in another calling convention kills the process, a listed call and a clone that makes a thread are allowed,
+    everything else fails with ENOSYS. The x32 convention has other numbers, which are not listed.
     """
-    architecture, _, clone = _MACHINES[machine or os.uname().machine]
-    numbers = sorted(allowed_numbers(machine or os.uname().machine).values())
+    architecture, _, clone = _MACHINES[machine]
+    numbers = sorted(allowed_numbers(machine).values())
     to_allow = [_step(_EQUAL, number, if_true=len(numbers) - index + 4) for index, number in enumerate(numbers)]
     return b"".join(
         [

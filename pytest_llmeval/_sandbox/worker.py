@@ -1,4 +1,4 @@
-"""A launcher as seen from the test process: start it, hand it programs, end it.
+"""The test process's side of a launcher: start it, send it programs, end it.
 
 The test process itself never forks: its threads and device contexts would not survive that.
 """
@@ -16,41 +16,41 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 from typing import Any
 
 from pytest_llmeval._errors import SandboxError
-from pytest_llmeval._sandbox import _syscalls
-from pytest_llmeval._sandbox._values import LIMITS
-from pytest_llmeval._sandbox._values import CodeOutcome
-from pytest_llmeval._sandbox._values import Limits
+from pytest_llmeval._sandbox import syscalls
+from pytest_llmeval._sandbox.limits import LIMITS
+from pytest_llmeval._sandbox.limits import CodeOutcome
+from pytest_llmeval._sandbox.limits import Limits
 
 
 _REFUSAL = (
     "generated code cannot be run safely here, so it is not run: {reason}. The sandbox needs Linux 5.12 or newer on "
     "x86_64 or aarch64 that lets this user create namespaces: run as root, or allow user namespaces (sysctl "
     "user.max_user_namespaces above 0; on Ubuntu also kernel.apparmor_restrict_unprivileged_userns=0); in a container, "
-    "start that one with leave to create them (docker run --security-opt seccomp=unconfined "
+    "start it with permission to create them (docker run --security-opt seccomp=unconfined "
     "--security-opt apparmor=unconfined)"
 )
 
-# Stand-ins for the two parent packages: the launcher loads its own modules, not all that these packages import.
+# Stand-ins for the two parent packages, so that the launcher loads only its own modules and not what these import.
 _BOOT = """
 import sys, types
 for name, path in (("pytest_llmeval", sys.argv[1]), ("pytest_llmeval._sandbox", sys.argv[1] + "/_sandbox")):
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = [path]
-from pytest_llmeval._sandbox._launcher import main
+from pytest_llmeval._sandbox.launcher import main
 main(sys.argv[2:])
 """
 
 # One seed for hashes: sets have one order, so a verdict does not depend on the worker. One malloc arena: otherwise
 # every thread reserves 64 MB of the address space that is the memory limit. Programs do not see either.
 _ENVIRONMENT = {"PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "1"}
+# Kept of the environment: an interpreter outside the standard places needs it to start.
 _KEPT = ("LD_LIBRARY_PATH",)
 
-# How long a launcher may be silent: only a bug or a dying machine makes it so.
+# Longest silence of a launcher: only a bug or a failing machine exceeds it.
 _PATIENCE_SECONDS = 60.0
 
 
@@ -58,13 +58,29 @@ class Worker:
     """One launcher, which runs one program at a time. A context manager: leaving it ends the launcher.
 
     Raises SandboxError: on creation where there can be no sandbox, later if a program could not be confined. After
-    an exception it runs no more.
+    an exception it runs no other program.
     """
 
     def __init__(self) -> None:
-        _refuse_other_systems()
+        if sys.platform != "linux":
+            raise refusal(f"this is {platform.system()}, which has no namespaces")
+        if not syscalls.supported(platform.machine()):
+            raise refusal(f"there is no system call filter for {platform.machine()}")
+        environment = _ENVIRONMENT | {key: os.environ[key] for key in _KEPT if key in os.environ}
         self._answers = b""
-        self._process = _start()
+        try:
+            self._process = subprocess.Popen(  # noqa: S603  (our own interpreter, our own launcher)
+                _command(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                cwd="/",
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise refusal(f"its launcher cannot be started: {error}") from None
         try:
             self._answer(_PATIENCE_SECONDS)
         except BaseException:
@@ -74,24 +90,22 @@ class Worker:
     def __enter__(self) -> Worker:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def run(self, program: str, limits: Limits = LIMITS) -> CodeOutcome:
-        """Run one program to its end, or to a limit."""
+        """Run one program until it ends or meets a limit."""
         try:
             self._ask({"program": program, "limits": asdict(limits)})
             answer = self._answer(limits.wall_seconds + _PATIENCE_SECONDS)
         except BaseException:
-            # An answer that is still to come would be taken for that of the next program.
+            # An answer still to come would be taken for that of the next program.
             self._process.kill()
             raise
         return CodeOutcome(answer["passed"], answer["reason"])
 
     def close(self) -> None:
-        """End the launcher. What it runs at the moment dies with it."""
+        """End the launcher, and the program that it runs at the moment."""
         self._process.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
@@ -106,7 +120,7 @@ class Worker:
             raise self._death() from None
 
     def _answer(self, seconds: float) -> dict[str, Any]:
-        """The launcher's next line."""
+        """Return the launcher's next answer, for which it has this number of seconds."""
         answers = _stream(self._process.stdout).fileno()
         deadline = time.monotonic() + seconds
         poll = select.poll()
@@ -127,49 +141,20 @@ class Worker:
 
     def _death(self) -> SandboxError:
         status = self._process.wait()
-        words = _stream(self._process.stderr).read().decode(errors="replace").strip()
-        last = words.rpartition("\n")[2]
+        last = _stream(self._process.stderr).read().decode(errors="replace").strip().rpartition("\n")[2]
         return refusal(f"its launcher ended with status {status}" + (f" ({last})" if last else ""))
 
 
 def refusal(reason: str) -> SandboxError:
-    """The error that says why there is no sandbox, and what would make one possible."""
+    """Return the error that says why there is no sandbox, and what would make one possible."""
     return SandboxError(_REFUSAL.format(reason=reason))
 
 
-def _start() -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(  # noqa: S603  (our own interpreter, our own launcher)
-            _command(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            cwd="/",
-            env=_environment(),
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise refusal(f"its launcher cannot be started: {error}") from None
-
-
-def _refuse_other_systems() -> None:
-    if sys.platform != "linux":
-        raise refusal(f"this is {platform.system()}, which has no namespaces")
-    if not _syscalls.supported(platform.machine()):
-        raise refusal(f"there is no system call filter for {platform.machine()}")
-
-
 def _command() -> list[str]:
-    """Without site (-S), user site (-s) or the current folder (-P): nothing is imported from places others write."""
+    """The launcher's command, without site (-S), user site (-s) or current folder (-P): only trusted places remain."""
     package = str(Path(__file__).resolve().parents[1])
-    # What the tests can import, programs can: numpy, say. Their folders are shown read-only.
+    # Programs can import what the tests can, such as numpy. These folders are visible read-only.
     return [sys.executable, "-s", "-P", "-S", "-c", _BOOT, package, *site.getsitepackages()]
-
-
-def _environment() -> dict[str, str]:
-    """Nothing of ours but what an interpreter outside the standard places needs to start."""
-    return _ENVIRONMENT | {key: os.environ[key] for key in _KEPT if key in os.environ}
 
 
 def _stream(stream: IO[bytes] | None) -> IO[bytes]:

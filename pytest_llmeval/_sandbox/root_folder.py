@@ -1,10 +1,10 @@
-"""The place where generated code runs: namespaces of its own, and a root folder with almost nothing in it.
+"""The root folder in which generated code runs, almost empty, and the namespaces around it.
 
 `build` is called once by a launcher. It moves the launcher into new user, mount, network, IPC, UTS and cgroup
 namespaces whose root is a read-only tmpfs: the Python library and the system's shared libraries (bind mounts,
 read-only), four devices, an empty folder. There is no /proc, no home, no network interface that is up. `enter` is
-called once per program, in a fork: a process tree of its own (PID namespace) and an empty, bounded folder
-that vanishes with it.
+called once per program, in a fork: it gives the program its own process tree (PID namespace) and an empty folder of
+limited size, which vanishes with the program.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ import os
 import sys
 from collections.abc import Iterable
 
-from pytest_llmeval._sandbox import _kernel
+from pytest_llmeval._sandbox import kernel
 
 
-#: Inside, the program is this user and this group, whoever runs the tests outside.
+#: User and group of the program inside, whoever runs the tests outside.
 NOBODY = 65534
 
-#: Where the program starts, and the one place where it can write; /tmp is a link to it.
+#: The folder in which the program starts, and the only one that it can write to; /tmp is a link to it.
 FOLDER = "/llmeval-sandbox"
 
 _NAMESPACES = (
-    _kernel.CLONE_NEWUSER
-    | _kernel.CLONE_NEWNS
-    | _kernel.CLONE_NEWNET
-    | _kernel.CLONE_NEWIPC
-    | _kernel.CLONE_NEWUTS
-    | _kernel.CLONE_NEWCGROUP
+    kernel.CLONE_NEWUSER
+    | kernel.CLONE_NEWNS
+    | kernel.CLONE_NEWNET
+    | kernel.CLONE_NEWIPC
+    | kernel.CLONE_NEWUTS
+    | kernel.CLONE_NEWCGROUP
 )
 
-# What extension modules are linked to (Nix and Guix keep it in a store), and time zones.
+# Libraries that extension modules are linked to (Nix and Guix keep them in a store), and time zones.
 _SYSTEM = (
     "/etc/alternatives",
     "/etc/ld.so.cache",
@@ -50,48 +50,48 @@ _MAX_FILES = 4096
 
 
 def build(libraries: Iterable[str]) -> None:
-    """Move this process, which must have one thread, into a room; `libraries` are folders to show besides.
+    """Move this process, which must have one thread, into a new root folder that also shows the folders `libraries`.
 
     Raises OSError, its `filename` naming the step that the kernel refused.
     """
     visible = _visible(libraries)
     os.umask(0o022)
     _enter_user_namespace()
-    _kernel.set_hostname(b"sandbox")
-    _kernel.mount("none", "/", None, _kernel.MS_REC | _kernel.MS_PRIVATE)
+    kernel.set_hostname(b"sandbox")
+    kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     # As bubblewrap does: pivot into a tmpfs laid over /tmp. Seen from the old root, /tmp is then uncovered again.
-    _kernel.mount("tmpfs", _PIVOT, "tmpfs", _kernel.MS_NOSUID, "size=1m,mode=755")
+    kernel.mount("tmpfs", _PIVOT, "tmpfs", kernel.MS_NOSUID, "size=1m,mode=755")
     os.mkdir(_PIVOT + _OLD_ROOT)
-    _kernel.pivot_root(_PIVOT, _PIVOT + _OLD_ROOT)
+    kernel.pivot_root(_PIVOT, _PIVOT + _OLD_ROOT)
     os.chdir("/")
     os.mkdir(FOLDER)
     for target, source in visible.items():
         _bind(source, target)
-        _kernel.set_mount_attributes(target, _kernel.MOUNT_ATTR_NODEV)
+        kernel.set_mount_attributes(target, kernel.MOUNT_ATTR_NODEV)
     if not os.path.lexists("/tmp"):  # noqa: S108  (Python itself may lie there)
         os.symlink(FOLDER, "/tmp")  # noqa: S108
     for name in _DEVICES:
         _bind(f"/dev/{name}", f"/dev/{name}")
-    _kernel.detach(_OLD_ROOT)
+    kernel.detach(_OLD_ROOT)
     os.rmdir(_OLD_ROOT)
-    _kernel.set_mount_attributes("/", _kernel.MOUNT_ATTR_RDONLY | _kernel.MOUNT_ATTR_NOSUID)
+    kernel.set_mount_attributes("/", kernel.MOUNT_ATTR_RDONLY | kernel.MOUNT_ATTR_NOSUID)
 
 
 def enter(file_bytes: int) -> None:
-    """Give the caller's next child a process tree and a folder of its own."""
-    _kernel.unshare(_kernel.CLONE_NEWNS | _kernel.CLONE_NEWPID)
-    _kernel.mount(
+    """Give the caller's next child its own process tree and folder."""
+    kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWPID)
+    kernel.mount(
         "tmpfs",
         FOLDER,
         "tmpfs",
-        _kernel.MS_NOSUID | _kernel.MS_NODEV | _kernel.MS_NOEXEC,
+        kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC,
         f"size={file_bytes},nr_inodes={_MAX_FILES},mode=700,uid={NOBODY},gid={NOBODY}",
     )
     os.chdir(FOLDER)
 
 
 def _visible(libraries: Iterable[str]) -> dict[str, str]:
-    """What to show inside, as {path inside: path outside without links}; no path lies below another."""
+    """The folders to show, as {path inside: path outside without links}; no path lies below another."""
     prefix = sys.base_prefix
     wanted = {*_SYSTEM, f"{prefix}/lib", f"{prefix}/lib64", *sys.path, *libraries}
     visible: dict[str, str] = {}
@@ -102,19 +102,19 @@ def _visible(libraries: Iterable[str]) -> dict[str, str]:
 
 
 def _enter_user_namespace() -> None:
-    """Root maps every id it has, so that it can still reach all folders; another user maps itself to nobody."""
+    """Enter the namespaces. Root maps all its ids, to keep access to all folders; another user becomes nobody."""
     if os.geteuid() == 0:
         _unshare_as_root()
     else:
         user, group = os.geteuid(), os.getegid()
-        _kernel.unshare(_NAMESPACES)
+        kernel.unshare(_NAMESPACES)
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{NOBODY} {user} 1")
         _write("/proc/self/gid_map", f"{NOBODY} {group} 1")
 
 
 def _unshare_as_root() -> None:
-    """More than one id can only be mapped by a process that stayed outside: a child that waits for its turn."""
+    """Map several ids, which only a process outside the namespace may do: a child that waits for its turn."""
     users, groups = _own_ids("/proc/self/uid_map"), _own_ids("/proc/self/gid_map")
     launcher = os.getpid()
     turn, start = os.pipe()
@@ -132,7 +132,7 @@ def _unshare_as_root() -> None:
             os._exit(number)
     os.close(turn)
     try:
-        _kernel.unshare(_NAMESPACES)
+        kernel.unshare(_NAMESPACES)
         os.write(start, b"x")
     finally:
         os.close(start)
@@ -142,7 +142,7 @@ def _unshare_as_root() -> None:
 
 
 def _own_ids(path: str) -> str:
-    """All ids of this process's user namespace, each mapped to itself."""
+    """The map of all ids of this process's user namespace to themselves."""
     with open(path) as lines:
         rows = [line.split() for line in lines]
     return "".join(f"{inside} {inside} {count}\n" for inside, _, count in rows)
@@ -163,4 +163,4 @@ def _bind(source: str, target: str) -> None:
     else:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         os.close(os.open(target, os.O_CREAT | os.O_WRONLY))
-    _kernel.mount(outside, target, None, _kernel.MS_BIND | _kernel.MS_REC)
+    kernel.mount(outside, target, None, kernel.MS_BIND | kernel.MS_REC)
