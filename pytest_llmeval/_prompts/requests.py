@@ -34,8 +34,8 @@ from pytest_llmeval._task import NOTHING
 from pytest_llmeval._task import DocData
 from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
-from pytest_llmeval._taskfile.generation import LIMITS
-from pytest_llmeval._taskfile.generation import resolve
+from pytest_llmeval._taskfile import LIMIT_KEYS
+from pytest_llmeval._taskfile import generation_settings
 
 
 _TRUTH = MappingProxyType({"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False})
@@ -50,7 +50,7 @@ def generation_kwargs(task: Task, settings: Settings) -> GenerationKwargs:
     Without `until` a text ends at the few-shot delimiter; empty stop strings stop nothing. Raises SettingError
     for an override that is not what its key wants.
     """
-    merged = resolve({"until": [task.fewshot_delimiter], **task.generation_kwargs}, overrides_of(settings))
+    merged = generation_settings({"until": [task.fewshot_delimiter], **task.generation_kwargs}, overrides_of(settings))
     return GenerationKwargs(
         until=tuple(stop for stop in merged["until"] if stop),
         max_gen_toks=merged["max_gen_toks"],
@@ -105,7 +105,7 @@ def _stops(text: str) -> list[str]:
 
 
 _KINDS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
-    **dict.fromkeys([*LIMITS, "top_k", "seed"], ("a whole number", int)),
+    **dict.fromkeys([*LIMIT_KEYS, "top_k", "seed"], ("a whole number", int)),
     **dict.fromkeys(["temperature", "top_p"], ("a number", float)),
     "do_sample": ("true or false", lambda text: _TRUTH[text.lower()]),
     "until": ("a text or a list of texts", _stops),

@@ -21,8 +21,8 @@ from pytest_llmeval._registry.listing import Listing
 from pytest_llmeval._registry.listing import with_inner
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
+from pytest_llmeval._taskfile import Member
 from pytest_llmeval._taskfile import TaskFiles
-from pytest_llmeval._taskfile.group import Member
 
 
 class Registry:

@@ -20,10 +20,10 @@ from typing import TypeVar
 from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
+from pytest_llmeval._taskfile import GROUP_KEYS
+from pytest_llmeval._taskfile import Member
+from pytest_llmeval._taskfile import Scalar
 from pytest_llmeval._taskfile import TaskFiles
-from pytest_llmeval._taskfile.group import GROUP_KEYS
-from pytest_llmeval._taskfile.group import Member
-from pytest_llmeval._taskfile.yaml import Scalar
 
 
 if TYPE_CHECKING:

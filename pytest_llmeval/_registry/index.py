@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_llmeval._taskfile.sniff import Sniffed
-from pytest_llmeval._taskfile.sniff import sniff
+from pytest_llmeval._taskfile import Outline
+from pytest_llmeval._taskfile import outline_of
 
 
 #: Folders that hold other people's files, if any.
@@ -52,7 +52,7 @@ class Index:
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = root
-        self._files: dict[str, Sniffed | None] = {}
+        self._files: dict[str, Outline | None] = {}
         self._folders: dict[str, tuple[list[str], list[str]]] = {}
         self._trees: dict[Path, Names] = {}
         self._levels: dict[Path, tuple[Path, ...]] = {}
@@ -70,7 +70,7 @@ class Index:
             files: dict[str, list[str]] = {}
             tags: dict[str, list[tuple[str, str]]] = {}
             for path in self._walk(str(folder)):
-                sniffed = self.sniffed(path)
+                sniffed = self.outline(path)
                 if sniffed is None or sniffed.name is None:
                     continue
                 files.setdefault(sniffed.name, []).append(path)
@@ -84,12 +84,12 @@ class Index:
 
     def groups_in(self, folder: Path) -> list[str]:
         """The group files that lie in a folder itself."""
-        found = ((path, self.sniffed(path)) for path in self._listing(str(folder))[0])
+        found = ((path, self.outline(path)) for path in self._listing(str(folder))[0])
         return [path for path, sniffed in found if sniffed is not None and sniffed.group and sniffed.name]
 
-    def sniffed(self, path: str) -> Sniffed | None:
+    def outline(self, path: str) -> Outline | None:
         if path not in self._files:
-            self._files[path] = sniff(path)
+            self._files[path] = outline_of(path)
         return self._files[path]
 
     def _climb(self, folder: Path) -> tuple[Path, ...]:
@@ -105,7 +105,7 @@ class Index:
     def _is_top(self, folder: Path) -> bool:
         return folder == self.root or any((folder / name).exists() for name in _PROJECT)
 
-    def _tags(self, path: str, sniffed: Sniffed | None, chain: tuple[str, ...]) -> tuple[str, ...]:
+    def _tags(self, path: str, sniffed: Outline | None, chain: tuple[str, ...]) -> tuple[str, ...]:
         """The tags of a file: its own, else those of the last include that has any."""
         if sniffed is None or path in chain:
             return ()
@@ -113,7 +113,7 @@ class Index:
             return sniffed.tags
         for include in reversed(sniffed.includes):
             base = os.path.normpath(os.path.join(os.path.dirname(path), include))
-            if tags := self._tags(base, self.sniffed(base), (*chain, path)):
+            if tags := self._tags(base, self.outline(base), (*chain, path)):
                 return tags
         return ()
 

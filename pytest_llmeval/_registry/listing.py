@@ -66,7 +66,7 @@ class Listing:
         except LLMEvalError:
             located = None
         for path in located.paths if located else ():
-            sniffed = self._index.sniffed(str(path))
+            sniffed = self._index.outline(str(path))
             if sniffed is None or sniffed.name is None:
                 continue
             yield sniffed.name

@@ -38,9 +38,9 @@ from pytest_llmeval._session.session import Session
 from pytest_llmeval._session.session import inline_tasks
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
+from pytest_llmeval._taskfile import Finding
+from pytest_llmeval._taskfile import lint
 from pytest_llmeval._taskfile import looks_like_task
-from pytest_llmeval._taskfile.lint import Finding
-from pytest_llmeval._taskfile.lint import lint
 
 
 #: A fixture that takes none of these cannot know of the models that the command line names.

@@ -1,12 +1,13 @@
-"""YAML to Task or Group, in lm-evaluation-harness's format.
+"""YAML to Task or Group, in lm-evaluation-harness's format, and what is odd about a task.
 
+yaml        values that know their file and line, and keep their text
 typed       one value as a text, number, flag, list, or an error that names file, line and key
-modules     ``!function``: which file it means, and running it
-sources     include chains
-fields, generation, scoring, fewshot    the parts of a task
-config      the task as plain data
-task, group the whole
-sniff       what a file is, from its text
+sources     the files that a task file builds on: ``include`` and ``!function``
+fields, generation, scoring    the parts of a task
+config      a task as plain data
+task, group one file as a whole
+outline     the names in a file, from its text alone
+findings    what is odd about a task that can be read
 """
 
 from __future__ import annotations
@@ -19,42 +20,77 @@ from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._task import NOTHING
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
-from pytest_llmeval._taskfile.config import Sources
+from pytest_llmeval._taskfile.findings import Finding
+from pytest_llmeval._taskfile.findings import lint
+from pytest_llmeval._taskfile.findings import needed_fields
+from pytest_llmeval._taskfile.generation import LIMIT_KEYS
+from pytest_llmeval._taskfile.generation import generation_settings
+from pytest_llmeval._taskfile.group import GROUP_KEYS
 from pytest_llmeval._taskfile.group import GroupReader
+from pytest_llmeval._taskfile.group import Member
 from pytest_llmeval._taskfile.group import is_group
-from pytest_llmeval._taskfile.modules import Modules
-from pytest_llmeval._taskfile.sniff import looks_like_task
+from pytest_llmeval._taskfile.outline import Outline
+from pytest_llmeval._taskfile.outline import looks_like_task
+from pytest_llmeval._taskfile.outline import outline_of
+from pytest_llmeval._taskfile.sources import Includes
+from pytest_llmeval._taskfile.sources import Modules
 from pytest_llmeval._taskfile.task import build_task
+from pytest_llmeval._taskfile.yaml import FunctionRef
+from pytest_llmeval._taskfile.yaml import Items
 from pytest_llmeval._taskfile.yaml import Scalar
 from pytest_llmeval._taskfile.yaml import Table
 from pytest_llmeval._taskfile.yaml import Value
+from pytest_llmeval._taskfile.yaml import data
+from pytest_llmeval._taskfile.yaml import read_yaml
+from pytest_llmeval._taskfile.yaml import shown
 
 
 class TaskFiles:
-    """Reads task files, parsing each YAML file and running each module once."""
+    """Reads task files; parses each YAML file and runs each module once."""
 
     def __init__(self) -> None:
-        self._sources = Sources()
+        self._includes = Includes()
         self._modules = Modules()
 
     def read(self, path: Path, overrides: Mapping[str, Value] = NOTHING) -> Task | Group:
-        """The task or group of a file, with some entries set anew: those of a task, or of a group's members."""
+        """Return the task or group of a file; `overrides` replace entries of the task, or of a group's members."""
         path = Path(os.path.abspath(path))
-        table = self._sources.resolve(path)
+        table = self._includes.read(path)
         keys = set(table.entries)
         if not keys & {"task", "group", "class"}:
-            raise TaskFileError(path, "is no task file: it has neither 'task' nor 'group'")
+            raise TaskFileError(path, "is not a task file: it has neither 'task' nor 'group'")
         if is_group(keys, isinstance(table.entries.get("task"), Scalar)) and "class" not in keys:
-            return GroupReader(path, self._sources, self._modules).group(table, overrides)
+            return GroupReader(path, self._includes, self._modules).group(table, overrides)
         return build_task(Table(path, 1, {**table.entries, **overrides}), self._modules)
 
 
 def read_task_file(path: Path) -> Task | Group:
-    """The task or group that a file describes: includes followed, functions loaded, everything checked.
+    """Return the task or group that a file describes: includes followed, functions loaded, everything checked.
 
     Raises TaskFileError with ``file:line: key:``, what is wrong, and the mend.
     """
     return TaskFiles().read(path)
 
 
-__all__ = ["TaskFiles", "looks_like_task", "read_task_file"]
+__all__ = [
+    "GROUP_KEYS",
+    "LIMIT_KEYS",
+    "Finding",
+    "FunctionRef",
+    "Items",
+    "Member",
+    "Outline",
+    "Scalar",
+    "Table",
+    "TaskFiles",
+    "Value",
+    "data",
+    "generation_settings",
+    "lint",
+    "looks_like_task",
+    "needed_fields",
+    "outline_of",
+    "read_task_file",
+    "read_yaml",
+    "shown",
+]

@@ -1,79 +1,28 @@
-"""Include chains: one mapping out of a file and the files that it builds on.
-
-``include`` names a file or a list of files, relative to the file that says so, with any suffix or none. A later
-include wins over an earlier one, and the file's own keys win over all. Values are replaced, never merged. A file
-may be reached twice (a diamond); one that includes itself is an error that prints the chain.
-
-A task as plain data, for reports and hashes: the peer's keys in the peer's order, with its defaults.
+"""A task as plain data, for reports and hashes: the peer's keys in the peer's order, with its defaults.
 
 Functions are shown by their source, so a changed function is a changed task.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from pytest_llmeval._taskfile import typed
-from pytest_llmeval._taskfile.generation import LIMITS
-from pytest_llmeval._taskfile.modules import Modules
+from pytest_llmeval._taskfile.generation import LIMIT_KEYS
+from pytest_llmeval._taskfile.sources import Modules
 from pytest_llmeval._taskfile.yaml import FunctionRef
 from pytest_llmeval._taskfile.yaml import Items
 from pytest_llmeval._taskfile.yaml import Scalar
 from pytest_llmeval._taskfile.yaml import Table
 from pytest_llmeval._taskfile.yaml import Value
 from pytest_llmeval._taskfile.yaml import data
-from pytest_llmeval._taskfile.yaml import read_yaml
 
 
-class Sources:
-    """Reads YAML files, each once."""
-
-    def __init__(self) -> None:
-        self._tables: dict[Path, Table] = {}
-
-    def resolve(self, path: Path) -> Table:
-        """The mapping of a file with everything it includes. Raises TaskFileError."""
-        table = self._read(path)
-        return Table(path, 1, self.merge(table.entries, path, (path,)))
-
-    def merge(self, entries: Mapping[str, Value], origin: Path, chain: tuple[Path, ...]) -> dict[str, Value]:
-        """`entries` over what their ``include`` names. `chain`: the files that led here, `origin` last."""
-        merged: dict[str, Value] = {}
-        include = typed.given(entries, "include")
-        if include is not None:
-            for name in typed.texts(include, "include"):
-                path = Path(os.path.normpath(origin.parent / name))
-                merged |= self._included(path, include, chain)
-        merged |= {key: value for key, value in entries.items() if key != "include"}
-        return merged
-
-    def _included(self, path: Path, include: Value, chain: tuple[Path, ...]) -> dict[str, Value]:
-        if path in chain:
-            # The chain is shown from the file that closes it.
-            names = [_shown(one, chain[0]) for one in (*chain[chain.index(path) :], path)]
-            raise typed.wrong(include, "include", f"the files include each other: {' -> '.join(names)}")
-        if not path.is_file():
-            raise typed.wrong(include, "include", f"there is no file {path}")
-        return self.merge(self._read(path).entries, path, (*chain, path))
-
-    def _read(self, path: Path) -> Table:
-        if path not in self._tables:
-            self._tables[path] = read_yaml(path)
-        return self._tables[path]
-
-
-def _shown(path: Path, first: Path) -> str:
-    """A file of a chain as seen from the folder of the first one."""
-    return Path(os.path.relpath(path, first.parent)).as_posix()
-
-
-#: Keys whose scalars are texts as written.
+#: Keys whose scalars are texts as written, so that ``3.10`` does not become 3.1.
 _TEXTS = frozenset({"task", "task_alias", "dataset_path", "dataset_name", "doc_to_choice", "description", "gen_prefix"})
 
-_ORDER = (
+#: The keys of a task that are part of its config, in the order in which the peer writes them.
+CONFIG_KEYS = (
     "task",
     "task_alias",
     "custom_dataset",
@@ -116,8 +65,8 @@ _DEFAULTS: Mapping[str, Any] = {
     "should_decontaminate": False,
 }
 
-#: What an example takes from the task where `fewshot_config` does not say otherwise: its key, and the task's.
-_INHERITED: Mapping[str, str] = {
+#: Keys of `fewshot_config` -> the key of the task whose value holds where they are absent ("" for none).
+INHERITED: Mapping[str, str] = {
     "split": "fewshot_split",
     "process_docs": "process_docs",
     "fewshot_indices": "",
@@ -132,20 +81,20 @@ _INHERITED: Mapping[str, str] = {
 
 
 def config_of(entries: Mapping[str, Value], generation: Mapping[str, Any], modules: Modules) -> dict[str, Any]:
-    """The resolved mapping of a task. Keys without a value are left out; `generation` is already read."""
+    """Return the config of a task, without keys that have no value. `generation` comes from `read_generation`."""
     plain = {key: _plain(value, key, modules, key in _TEXTS) for key, value in entries.items()}
     found = {**_DEFAULTS, **{key: value for key, value in plain.items() if value is not None}}
     if generation:
         found["generation_kwargs"] = _spelled(generation, found.get("generation_kwargs", generation))
     own = found.get("fewshot_config") or {}
-    shots = {key: own.get(key, found.get(inherited)) for key, inherited in _INHERITED.items()}
+    shots = {key: own.get(key, found.get(inherited)) for key, inherited in INHERITED.items()}
     found["fewshot_config"] = {"sampler": own.get("sampler", "default"), **shots}
-    return {key: found[key] for key in _ORDER if key in found}
+    return {key: found[key] for key in CONFIG_KEYS if key in found}
 
 
 def _spelled(generation: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a generation under the file's names for them, a single stop string as a text."""
-    names = {name: "max_gen_toks" if name in LIMITS else name for name in (*written, "until")}
+    """Return generation settings under the names that the file uses, a single stop string as a text."""
+    names = {name: "max_gen_toks" if name in LIMIT_KEYS else name for name in (*written, "until")}
     found = {name: generation[meant] for name, meant in names.items() if meant in generation}
     stops = written.get("until")
     return found if stops is None or isinstance(stops, list) else {**found, "until": generation["until"][0]}

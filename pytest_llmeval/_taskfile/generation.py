@@ -7,23 +7,31 @@ A stop string may stand alone or in a list; the limit has four names; temperatur
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pytest_llmeval._task import NOTHING
 from pytest_llmeval._taskfile import typed
-from pytest_llmeval._taskfile.yaml import Table
 from pytest_llmeval._taskfile.yaml import Value
 
 
 #: The names of the limit on new tokens. `max_gen_toks` is ours and the peer's.
-LIMITS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+LIMIT_KEYS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 
-#: New tokens at most where a task says nothing (the peer's default).
+#: The limit on new tokens where a task gives none (the peer's default).
 MAX_GEN_TOKS = 256
+
+_READERS: Mapping[str, Any] = {
+    "until": typed.texts,
+    "do_sample": typed.flag,
+    "temperature": typed.number,
+    "top_p": typed.number,
+    "top_k": partial(typed.whole, least=-1),
+}
 
 
 def read_generation(entries: Mapping[str, Value], output_type: str, delimiter: str) -> Mapping[str, Any]:
-    """`generation_kwargs` of a task, as in its YAML but typed, `until` always a list, the limit one key.
+    """Return the `generation_kwargs` of a task as in its YAML but typed, `until` always a list, the limit one key.
 
     Without `until` a generation stops at the few-shot delimiter. Without `generation_kwargs` at all it is greedy.
     """
@@ -32,24 +40,30 @@ def read_generation(entries: Mapping[str, Value], output_type: str, delimiter: s
         if output_type != "generate_until":
             return NOTHING
         return {"until": [delimiter], "max_gen_toks": MAX_GEN_TOKS, "do_sample": False, "temperature": 0.0}
-    table = typed.table(value, "generation_kwargs")
+    written = typed.table(value, "generation_kwargs").entries
     kwargs: dict[str, Any] = {"until": [delimiter]}
-    for name, entry in table.entries.items():
-        if name in LIMITS:
-            _add_limit(kwargs, table, name)
-        elif not (name in _READERS and typed.is_null(entry)):
-            kwargs[name] = _read(name, entry)
-    return kwargs
+    for name, entry in written.items():
+        key = f"generation_kwargs.{name}"
+        if name in LIMIT_KEYS:
+            limit = typed.whole(entry, key, least=1)
+            if kwargs.setdefault("max_gen_toks", limit) != limit:
+                names = " and ".join(one for one in LIMIT_KEYS if one in written)
+                raise typed.wrong(entry, "generation_kwargs", f"{names} name one limit, with different values")
+        elif name not in _READERS:
+            kwargs |= typed.options({name: entry}, "generation_kwargs")
+        elif not typed.is_null(entry):
+            kwargs[name] = _READERS[name](entry, key)
+    return {**kwargs, "until": list(kwargs["until"])}
 
 
-def resolve(kwargs: Mapping[str, Any], overrides: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
-    """The settings of one generation, `overrides` key by key over the task's: every key that decides is there.
+def generation_settings(kwargs: Mapping[str, Any], overrides: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+    """Return the settings of one generation, `overrides` key by key over the task's, with every key that decides.
 
     ``{"until": ["Q:"], "temperature": 0.7}`` gives until ["Q:"], max_gen_toks 256, do_sample True, temperature 0.7;
     other keys pass through. An override may use any name of the limit, and a single stop string.
     """
-    limits = [overrides[name] for name in LIMITS if overrides.get(name) is not None]
-    merged = {**kwargs, **{name: value for name, value in overrides.items() if name not in LIMITS}}
+    limits = [overrides[name] for name in LIMIT_KEYS if overrides.get(name) is not None]
+    merged = {**kwargs, **{name: value for name, value in overrides.items() if name not in LIMIT_KEYS}}
     until = merged.get("until") or []
     temperature = merged.get("temperature")
     sample = merged.get("do_sample", bool(temperature)) and temperature != 0
@@ -60,29 +74,3 @@ def resolve(kwargs: Mapping[str, Any], overrides: Mapping[str, Any] = NOTHING) -
         "do_sample": bool(sample),
         "temperature": float(1.0 if temperature is None else temperature) if sample else 0.0,
     }
-
-
-def _add_limit(kwargs: dict[str, Any], table: Table, name: str) -> None:
-    limit = typed.whole(table.entries[name], f"generation_kwargs.{name}", 1)
-    if kwargs.setdefault("max_gen_toks", limit) != limit:
-        names = " and ".join(one for one in LIMITS if one in table.entries)
-        raise typed.wrong(table.entries[name], "generation_kwargs", f"{names} name one limit, with different values")
-
-
-def _read(name: str, value: Value) -> Any:
-    key = f"generation_kwargs.{name}"
-    reader = _READERS.get(name)
-    return typed.options({name: value}, "generation_kwargs")[name] if reader is None else reader(value, key)
-
-
-def _until(value: Value, key: str) -> list[str]:
-    return list(typed.texts(value, key))
-
-
-_READERS: Mapping[str, Any] = {
-    "until": _until,
-    "do_sample": typed.flag,
-    "temperature": typed.number,
-    "top_p": typed.number,
-    "top_k": lambda value, key: typed.whole(value, key, -1),
-}

@@ -8,7 +8,7 @@
       - {group: inner, task: [...]}               a group written here
     num_fewshot: 0                                keys of tasks here hold for all members
 
-What is written here is named after the group, ``openllm::mine``, as the peer does. The members of such names are
+Tasks and groups written here are named after the group, ``openllm::mine``, as in the peer. Members given by name are
 looked up by `_registry`; here they are texts of class `Member`, which carry the keys that the group sets anew.
 """
 
@@ -26,12 +26,13 @@ from pytest_llmeval._task import Group
 from pytest_llmeval._task import GroupMetric
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import typed
-from pytest_llmeval._taskfile.config import Sources
-from pytest_llmeval._taskfile.modules import Modules
+from pytest_llmeval._taskfile.sources import Includes
+from pytest_llmeval._taskfile.sources import Modules
 from pytest_llmeval._taskfile.task import TASK_KEYS
 from pytest_llmeval._taskfile.task import build_task
 from pytest_llmeval._taskfile.task import check_keys
 from pytest_llmeval._taskfile.task import read_metadata
+from pytest_llmeval._taskfile.typed import read
 from pytest_llmeval._taskfile.yaml import FunctionRef
 from pytest_llmeval._taskfile.yaml import Items
 from pytest_llmeval._taskfile.yaml import Scalar
@@ -44,7 +45,7 @@ _METRIC_KEYS = ("metric", "aggregation", "weight_by_size", "filter_list")
 
 
 class Member(str):
-    """A member of a group by name.
+    """The name of a member of a group, and the line on which it is written.
 
     `overrides` are the entries that the group sets anew for it, `alias` the name under which the group shows it.
     """
@@ -64,32 +65,31 @@ class Member(str):
 
 
 def is_group(keys: AbstractSet[str], task_is_text: bool) -> bool:
-    """Whether a file of these top-level keys is a group. A task of the old format has `group` as its tags."""
+    """Return True if a file of these top-level keys is a group. A task of the old format has `group` as its tags."""
     return "group" in keys and (not task_is_text or keys <= GROUP_KEYS)
 
 
 class GroupReader:
     """Reads the groups of one file, inline ones included."""
 
-    def __init__(self, home: Path, sources: Sources, modules: Modules) -> None:
+    def __init__(self, home: Path, includes: Includes, modules: Modules) -> None:
         self.home = home
-        self.sources = sources
+        self.includes = includes
         self.modules = modules
 
     def group(self, table: Table, overrides: Mapping[str, Value] = NOTHING, parent: str = "") -> Group:
-        """`overrides` come from a group that lists this one; they win over the keys that this one sets."""
+        """Return the group of a mapping. `overrides` of a group that lists it win over the keys that it sets itself."""
         entries = table.entries
         check_keys(entries, GROUP_KEYS | TASK_KEYS)
         name = parent + typed.name(entries["group"], "group")
-        alias = typed.given(entries, "group_alias")
         metadata, gates = read_metadata(entries, self.home)
         kept = {key: value for key, value in entries.items() if key not in GROUP_KEYS}
         return Group(
             name=name,
             path=self.home,
             members=self._members(table, name, {**kept, **overrides}),
-            alias=None if alias is None else typed.name(alias, "group_alias"),
-            metrics=self._metrics(typed.given(entries, "aggregate_metric_list")),
+            alias=read(entries, "group_alias", typed.name),
+            metrics=read(entries, "aggregate_metric_list", self._metrics) or (),
             version=metadata.get("version"),
             metadata=MappingProxyType(metadata),
             gates=gates,
@@ -118,50 +118,39 @@ class GroupReader:
         if "task" not in entry.entries:
             raise typed.wrong(value, key, "has neither 'task' nor 'group'")
         check_keys(entry.entries, TASK_KEYS)
-        if _is_complete(own.keys()):
-            return self._inline(entry, own, group)
+        fields = {"doc_to_text", "doc_to_target"}
+        if "include" in own or (fields <= own.keys() and not own.keys().isdisjoint({"dataset_path", "custom_dataset"})):
+            # A task of its own, not changes to one that a file holds.
+            merged = self.includes.merge(own, self.home, (self.home,))
+            name = f"{group}::{typed.name(merged['task'], 'task')}"
+            merged["task"] = Scalar(self.home, entry.entries["task"].line, name)
+            return build_task(Table(self.home, entry.line, merged), self.modules)
         return Member(typed.name(own.pop("task"), f"{key}.task"), value.line, own)
 
-    def _inline(self, entry: Table, own: Mapping[str, Value], group: str) -> Task:
-        merged = self.sources.merge(own, self.home, (self.home,))
-        name = f"{group}::{typed.name(merged['task'], 'task')}"
-        merged["task"] = Scalar(self.home, entry.entries["task"].line, name)
-        return build_task(Table(self.home, entry.line, merged), self.modules)
-
-    def _metrics(self, value: Value | None) -> tuple[GroupMetric, ...]:
-        if value is None:
-            return ()
-        entries = (value,) if isinstance(value, Table) else typed.tables(value, "aggregate_metric_list")
-        return tuple(self._metric(entry, f"aggregate_metric_list[{n}]") for n, entry in enumerate(entries))
+    def _metrics(self, value: Value, key: str) -> tuple[GroupMetric, ...]:
+        entries = (value,) if isinstance(value, Table) else typed.tables(value, key)
+        return tuple(self._metric(entry, f"{key}[{n}]") for n, entry in enumerate(entries))
 
     def _metric(self, table: Table, key: str) -> GroupMetric:
         typed.check_keys(table.entries, _METRIC_KEYS, f"{key}.")
         metric, aggregation, weight, filters = (typed.given(table.entries, name) for name in _METRIC_KEYS)
         if metric is None:
             raise typed.wrong(table, key, "has no 'metric'")
+        if isinstance(metric, FunctionRef):
+            # A function stands for the metric that the tasks make of it.
+            name = metric.text.rpartition(".")[2]
+        else:
+            name = typed.name(metric, f"{key}.metric")
         return GroupMetric(
-            metric=_metric_name(metric, f"{key}.metric"),
+            metric=name,
             filters=None if filters is None else typed.texts(filters, f"{key}.filter_list"),
             weight_by_size=True if weight is None else typed.flag(weight, f"{key}.weight_by_size"),
-            aggregation=self._aggregation(aggregation, f"{key}.aggregation"),
+            aggregation=None if aggregation is None else self._aggregation(aggregation, f"{key}.aggregation"),
         )
 
-    def _aggregation(self, value: Value | None, key: str) -> DocFunction | None:
-        """None is the mean, the one aggregation that has a name."""
+    def _aggregation(self, value: Value, key: str) -> DocFunction | None:
+        """Return a function, or None for the mean, the one aggregation that has a name."""
         if isinstance(value, FunctionRef):
             return self.modules.function(value, key)
-        if value is not None:
-            typed.one_of(value, key, ("mean",))
+        typed.one_of(value, key, ("mean",))
         return None
-
-
-def _metric_name(value: Value, key: str) -> str:
-    """A metric by name; a function stands for the metric that the tasks make of it."""
-    return value.text.rpartition(".")[2] if isinstance(value, FunctionRef) else typed.name(value, key)
-
-
-def _is_complete(keys: AbstractSet[str]) -> bool:
-    """Whether an entry of ``task`` with these keys is a task of its own, not changes to one that a file holds."""
-    if "include" in keys:
-        return True
-    return {"doc_to_text", "doc_to_target"} <= keys and not keys.isdisjoint({"dataset_path", "custom_dataset"})

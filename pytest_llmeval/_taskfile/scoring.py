@@ -14,7 +14,7 @@ from pytest_llmeval._task import FilterStep
 from pytest_llmeval._task import MetricSpec
 from pytest_llmeval._task import OutputType
 from pytest_llmeval._taskfile import typed
-from pytest_llmeval._taskfile.modules import Modules
+from pytest_llmeval._taskfile.sources import Modules
 from pytest_llmeval._taskfile.yaml import FunctionRef
 from pytest_llmeval._taskfile.yaml import Table
 from pytest_llmeval._taskfile.yaml import Value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -12,18 +13,18 @@ from typing import get_args
 from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._plain import did_you_mean
 from pytest_llmeval._task import NOTHING
-from pytest_llmeval._task import DocFunction
 from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import typed
+from pytest_llmeval._taskfile.config import CONFIG_KEYS
 from pytest_llmeval._taskfile.config import config_of
-from pytest_llmeval._taskfile.fewshot import read_fewshot
 from pytest_llmeval._taskfile.fields import FieldReader
+from pytest_llmeval._taskfile.fields import read_fewshot
 from pytest_llmeval._taskfile.generation import read_generation
-from pytest_llmeval._taskfile.modules import Modules
 from pytest_llmeval._taskfile.scoring import read_filters
 from pytest_llmeval._taskfile.scoring import read_metrics
-from pytest_llmeval._taskfile.yaml import FunctionRef
+from pytest_llmeval._taskfile.sources import Modules
+from pytest_llmeval._taskfile.typed import read
 from pytest_llmeval._taskfile.yaml import Items
 from pytest_llmeval._taskfile.yaml import Scalar
 from pytest_llmeval._taskfile.yaml import Table
@@ -37,45 +38,9 @@ OUTPUT_TYPES: tuple[OutputType, ...] = get_args(OutputType)
 Gates: TypeAlias = tuple[tuple[str | Mapping[str, Any], int], ...]
 
 #: Every key of a task. `group` in a task file is the old spelling of `tag`.
-TASK_KEYS = frozenset(
-    {
-        "custom_dataset",
-        "dataset_kwargs",
-        "dataset_name",
-        "dataset_path",
-        "description",
-        "doc_to_choice",
-        "doc_to_decontamination_query",
-        "doc_to_target",
-        "doc_to_text",
-        "fewshot_config",
-        "fewshot_delimiter",
-        "fewshot_split",
-        "filter_list",
-        "gen_prefix",
-        "generation_kwargs",
-        "group",
-        "include",
-        "metadata",
-        "metric_list",
-        "num_fewshot",
-        "output_type",
-        "process_docs",
-        "process_results",
-        "repeats",
-        "should_decontaminate",
-        "tag",
-        "target_delimiter",
-        "task",
-        "task_alias",
-        "test_split",
-        "training_split",
-        "unsafe_code",
-        "validation_split",
-    }
-)
+TASK_KEYS = frozenset({*CONFIG_KEYS, "group", "include", "tag"})
 
-#: What `metadata` says to us, and not only to its reader.
+#: The keys of `metadata` that this package reads; all others are notes for people.
 _OWN_METADATA = ("gates", "cluster", "ranges")
 
 #: Keys of the format that mean something this package does not do.
@@ -108,135 +73,94 @@ def check_keys(entries: Mapping[str, Value], known: frozenset[str] = TASK_KEYS) 
 
 
 def build_task(table: Table, modules: Modules) -> Task:
-    """The task that a resolved mapping describes. Raises TaskFileError."""
+    """Return the task that a mapping describes, its includes already merged. Raises TaskFileError."""
     check_keys(table.entries)
-    reader = _Reader(table, modules)
-    reader.check_complete()
-    return reader.task()
+    home, fields = table.path, FieldReader(table.path, modules)
+    # Null takes back what an include said.
+    entries = {key: value for key, value in table.entries.items() if not typed.is_null(value)}
+    output_type: OutputType = read(entries, "output_type", _output_type) or "generate_until"
+    _check_complete(entries, output_type, home)
+    # An empty delimiter is one as well.
+    delimiter, target_delimiter = (read(entries, f"{kind}_delimiter", typed.text) for kind in ("fewshot", "target"))
+    fewshot_delimiter = "\n\n" if delimiter is None else delimiter
+    generation = read_generation(entries, output_type, fewshot_delimiter)
+    process_results = read(entries, "process_results", fields.function)
+    metadata, gates = read_metadata(entries, home)
+    return Task(
+        name=typed.name(entries["task"], "task"),
+        path=home,
+        output_type=output_type,
+        doc_to_text=read(entries, "doc_to_text", fields.text),
+        doc_to_target=read(entries, "doc_to_target", fields.target),
+        alias=read(entries, "task_alias", typed.name),
+        tags=tuple(dict.fromkeys(tag for key in ("tag", "group") for tag in read(entries, key, typed.texts) or ())),
+        dataset_path=read(entries, "dataset_path", typed.text) or None,
+        dataset_name=read(entries, "dataset_name", typed.text) or None,
+        dataset_kwargs=read(entries, "dataset_kwargs", _dataset_kwargs) or NOTHING,
+        custom_dataset=read(entries, "custom_dataset", fields.function),
+        training_split=read(entries, "training_split", typed.name),
+        validation_split=read(entries, "validation_split", typed.name),
+        test_split=read(entries, "test_split", typed.name),
+        process_docs=read(entries, "process_docs", fields.function),
+        doc_to_choice=read(entries, "doc_to_choice", fields.choice),
+        process_results=process_results,
+        description=read(entries, "description", fields.template),
+        gen_prefix=read(entries, "gen_prefix", fields.template),
+        fewshot=read_fewshot(entries, fields),
+        num_fewshot=read(entries, "num_fewshot", partial(typed.whole, least=0)),
+        fewshot_delimiter=fewshot_delimiter,
+        target_delimiter=" " if target_delimiter is None else target_delimiter,
+        generation_kwargs=generation,
+        filters=read_filters(entries, modules),
+        repeats=read(entries, "repeats", partial(typed.whole, least=1)) or 1,
+        metrics=read_metrics(entries, output_type, modules, own_results=process_results is not None),
+        unsafe_code=read(entries, "unsafe_code", typed.flag) or False,
+        version=metadata.get("version"),
+        metadata=MappingProxyType(metadata),
+        gates=gates,
+        config=config_of(entries, generation, modules),
+        lines=_lines(entries, home),
+    )
 
 
-class _Reader:
-    """Reads the keys of one task."""
+def _check_complete(entries: Mapping[str, Value], output_type: OutputType, home: Path) -> None:
+    """Raise TaskFileError for the first missing entry without which the task cannot be evaluated."""
+    read(entries, "should_decontaminate", typed.flag)
+    needed = {"task": "the name of the task"} | dict(_NEEDED[output_type])
+    if "process_results" in entries:
+        # Such a task may read the right answer from the doc itself.
+        needed.pop("doc_to_target", None)
+    if "custom_dataset" not in entries:
+        needed["dataset_path"] = "a data set of the hub, or json, csv or parquet with dataset_kwargs.data_files"
+    for key, meaning in needed.items():
+        if key not in entries or (key == "dataset_path" and not typed.text(entries[key], key)):
+            raise TaskFileError(home, f"missing: {meaning}", key=key)
+    if "test_split" not in entries and "validation_split" not in entries:
+        raise TaskFileError(home, "missing: the split to evaluate (or validation_split)", key="test_split")
 
-    def __init__(self, table: Table, modules: Modules) -> None:
-        self.home = table.path
-        self.modules = modules
-        self.fields = FieldReader(table.path, modules)
-        #: Without those that are null: null takes back what an include said.
-        self.entries = {key: value for key, value in table.entries.items() if not typed.is_null(value)}
-        self.output_type = self._output_type()
 
-    def task(self) -> Task:
-        entries, fields = self.entries, self.fields
-        delimiter = self._delimiter("fewshot_delimiter", "\n\n")
-        generation = read_generation(entries, self.output_type, delimiter)
-        own_results = self._function("process_results")
-        metadata, gates = read_metadata(entries, self.home)
-        return Task(
-            name=typed.name(entries["task"], "task"),
-            path=self.home,
-            output_type=self.output_type,
-            doc_to_text=fields.text("doc_to_text", entries.get("doc_to_text")),
-            doc_to_target=fields.target("doc_to_target", entries.get("doc_to_target")),
-            alias=self._name("task_alias"),
-            tags=self._tags(),
-            dataset_path=self._text("dataset_path"),
-            dataset_name=self._text("dataset_name"),
-            dataset_kwargs=self._dataset_kwargs(),
-            custom_dataset=self._function("custom_dataset"),
-            training_split=self._name("training_split"),
-            validation_split=self._name("validation_split"),
-            test_split=self._name("test_split"),
-            process_docs=self._function("process_docs"),
-            doc_to_choice=fields.choice("doc_to_choice", entries.get("doc_to_choice")),
-            process_results=own_results,
-            description=fields.template("description", entries.get("description")),
-            gen_prefix=fields.template("gen_prefix", entries.get("gen_prefix")),
-            fewshot=read_fewshot(entries, fields),
-            num_fewshot=self._whole("num_fewshot", 0),
-            fewshot_delimiter=delimiter,
-            target_delimiter=self._delimiter("target_delimiter", " "),
-            generation_kwargs=generation,
-            filters=read_filters(entries, self.modules),
-            repeats=self._whole("repeats", 1) or 1,
-            metrics=read_metrics(entries, self.output_type, self.modules, own_results=own_results is not None),
-            unsafe_code=self._flag("unsafe_code"),
-            version=metadata.get("version"),
-            metadata=MappingProxyType(metadata),
-            gates=gates,
-            config=config_of(entries, generation, self.modules),
-            lines=self._lines(),
-        )
+def _output_type(value: Value, key: str) -> OutputType:
+    return typed.one_of(value, key, OUTPUT_TYPES)
 
-    def check_complete(self) -> None:
-        """Raise TaskFileError for the first thing without which the task cannot be evaluated."""
-        self._flag("should_decontaminate")
-        needed = {"task": "the name of the task"} | dict(_NEEDED[self.output_type])
-        if "process_results" in self.entries:
-            # Such a task may read the right answer from the doc itself.
-            needed.pop("doc_to_target", None)
-        if "custom_dataset" not in self.entries:
-            needed["dataset_path"] = "a data set of the hub, or json, csv or parquet with dataset_kwargs.data_files"
-        for key, meaning in needed.items():
-            if key not in self.entries or (key == "dataset_path" and self._text(key) is None):
-                raise TaskFileError(self.home, f"missing: {meaning}", key=key)
-        if "test_split" not in self.entries and "validation_split" not in self.entries:
-            raise TaskFileError(self.home, "missing: the split to evaluate (or validation_split)", key="test_split")
 
-    def _lines(self) -> dict[str, int]:
-        """The lines of the keys of this file, and of ``generation_kwargs.until`` (1 in another file)."""
-        lines = {key: value.line for key, value in self.entries.items() if value.path == self.home}
-        kwargs = self.entries.get("generation_kwargs")
-        if isinstance(kwargs, Table) and (until := kwargs.entries.get("until")) is not None:
-            lines["generation_kwargs.until"] = until.line if until.path == self.home else 1
-        return lines
+def _dataset_kwargs(value: Value, key: str) -> Mapping[str, Any]:
+    kwargs = typed.options(typed.table(value, key).entries, key)
+    # Loading scripts are gone from `datasets`; `lint` says that the key is not used.
+    kwargs.pop("trust_remote_code", None)
+    return MappingProxyType(kwargs)
 
-    def _output_type(self) -> OutputType:
-        value = self.entries.get("output_type")
-        if value is None:
-            return "generate_until"
-        found = typed.one_of(value, "output_type", OUTPUT_TYPES)
-        return next(one for one in OUTPUT_TYPES if one == found)
 
-    def _name(self, key: str) -> str | None:
-        return typed.name(self.entries[key], key) if key in self.entries else None
-
-    def _text(self, key: str) -> str | None:
-        """A text as written; an empty one is none."""
-        return typed.text(self.entries[key], key) or None if key in self.entries else None
-
-    def _whole(self, key: str, least: int) -> int | None:
-        return typed.whole(self.entries[key], key, least) if key in self.entries else None
-
-    def _flag(self, key: str) -> bool:
-        return typed.flag(self.entries[key], key) if key in self.entries else False
-
-    def _delimiter(self, key: str, default: str) -> str:
-        return typed.text(self.entries[key], key) if key in self.entries else default
-
-    def _function(self, key: str) -> DocFunction | None:
-        value = self.entries.get(key)
-        if value is None:
-            return None
-        if not isinstance(value, FunctionRef):
-            raise typed.expects(value, key, "!function module.name")
-        return self.modules.function(value, key)
-
-    def _tags(self) -> tuple[str, ...]:
-        found = [tag for key in ("tag", "group") if key in self.entries for tag in typed.texts(self.entries[key], key)]
-        return tuple(dict.fromkeys(found))
-
-    def _dataset_kwargs(self) -> Mapping[str, Any]:
-        if "dataset_kwargs" not in self.entries:
-            return NOTHING
-        kwargs = typed.options(typed.table(self.entries["dataset_kwargs"], "dataset_kwargs").entries, "dataset_kwargs")
-        # Loading scripts are gone from `datasets`; `_lint` says that the key is not used.
-        kwargs.pop("trust_remote_code", None)
-        return MappingProxyType(kwargs)
+def _lines(entries: Mapping[str, Value], home: Path) -> dict[str, int]:
+    """Return the lines of the keys of this file, and of ``generation_kwargs.until`` (1 in another file)."""
+    lines = {key: value.line for key, value in entries.items() if value.path == home}
+    kwargs = entries.get("generation_kwargs")
+    if isinstance(kwargs, Table) and (until := kwargs.entries.get("until")) is not None:
+        lines["generation_kwargs.until"] = until.line if until.path == home else 1
+    return lines
 
 
 def read_metadata(entries: Mapping[str, Value], home: Path) -> tuple[dict[str, Any], Gates]:
-    """`metadata` without its gates, and the gates with their lines (1 for those of another file)."""
+    """Return `metadata` without its gates, and the gates with their lines (1 for those of another file)."""
     value = typed.given(entries, "metadata")
     if value is None:
         return {}, ()
@@ -245,7 +169,7 @@ def read_metadata(entries: Mapping[str, Value], home: Path) -> tuple[dict[str, A
         # A gate under a misspelt key would never fail, docs of a misspelt cluster would count as independent.
         meant = "" if key in _OWN_METADATA else did_you_mean(key.lower(), _OWN_METADATA, cutoff=0.8)
         if meant:
-            raise typed.wrong(entry, f"metadata.{key}", f"is no key of ours{meant}")
+            raise typed.wrong(entry, f"metadata.{key}", f"unknown key{meant}")
     metadata = {key: data(entry) for key, entry in written.items() if key != "gates"}
     if not isinstance(metadata.get("cluster"), str | None):
         raise typed.wrong(written["cluster"], "metadata.cluster", "must name the column that docs of a cluster share")

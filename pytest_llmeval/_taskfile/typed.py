@@ -1,4 +1,4 @@
-"""Reading one value of a task file as what its key wants, or saying what was expected and what was found.
+"""One value of a task file as the type that its key wants, or an error that says what was expected and found.
 
 Each function takes the value and the key's full name (``metric_list[0].aggregation``), for the message. Texts come
 out as they were written, so ``no``, ``3.10`` and ``2024-01-02`` stay texts where a text is wanted.
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
+from typing import TypeVar
 
 from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._plain import did_you_mean
@@ -26,21 +28,32 @@ from pytest_llmeval._taskfile.yaml import shown
 #: Where a truth value is wanted, the words of YAML 1.1 are clear as well.
 _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
+T = TypeVar("T")
+Choice = TypeVar("Choice", bound=str)
+
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 
 
 def wrong(value: Value, key: str, message: str) -> TaskFileError:
+    """Return the error that names the place and key of a value, and what is wrong with it."""
     return TaskFileError(value.path, message, line=value.line, key=key)
 
 
 def expects(value: Value, key: str, what: str, mend: str = "") -> TaskFileError:
+    """Return the error for a value of the wrong type: what the key expects, what was written, and the mend."""
     return wrong(value, key, f"expects {what}, got {shown(value)}{mend}")
 
 
 def given(entries: Mapping[str, Value], name: str) -> Value | None:
-    """The value of a key. None where it is absent or says ``null``, which takes back what an include set."""
+    """Return the value of a key; None if it is absent or ``null``, which takes back what an include set."""
     value = entries.get(name)
     return None if value is None or is_null(value) else value
+
+
+def read(entries: Mapping[str, Value], key: str, reader: Callable[[Value, str], T]) -> T | None:
+    """Return what `reader` makes of an entry and its key; None if the entry is absent or null."""
+    value = given(entries, key)
+    return None if value is None else reader(value, key)
 
 
 def is_null(value: Value) -> bool:
@@ -54,7 +67,7 @@ def text(value: Value, key: str) -> str:
 
 
 def name(value: Value, key: str) -> str:
-    """A text that can stand in reports and test ids: not empty, one line."""
+    """Return a text that can stand in reports and test ids: not empty, one line."""
     found = text(value, key)
     if not found.strip() or not found.isprintable():
         raise expects(value, key, "a name of one line")
@@ -62,13 +75,13 @@ def name(value: Value, key: str) -> str:
 
 
 def texts(value: Value, key: str) -> tuple[str, ...]:
-    """One text or a list of texts."""
+    """Return the texts of a list, or one text as a list of its own."""
     if not isinstance(value, Items):
         return (text(value, key),)
     return tuple(text(entry, f"{key}[{position}]") for position, entry in enumerate(value))
 
 
-def whole(value: Value, key: str, least: int) -> int:
+def whole(value: Value, key: str, *, least: int) -> int:
     found = data(value) if isinstance(value, Scalar) and value.kind == "int" else None
     if not isinstance(found, int) or found < least:
         raise expects(value, key, f"a whole number, {least} or more")
@@ -76,7 +89,7 @@ def whole(value: Value, key: str, least: int) -> int:
 
 
 def number(value: Value, key: str) -> float:
-    """A finite number; ``1e-5``, a text to YAML 1.1, is one as well."""
+    """Return a finite number; ``1e-5``, a text to YAML 1.1, is one as well."""
     if (
         isinstance(value, Scalar)
         and value.kind in ("int", "float", "text")
@@ -93,16 +106,13 @@ def flag(value: Value, key: str) -> bool:
     raise expects(value, key, "true or false")
 
 
-def one_of(value: Value, key: str, choices: Iterable[str]) -> str:
+def one_of(value: Value, key: str, choices: Iterable[Choice]) -> Choice:
+    known = {str(choice): choice for choice in sorted(choices)}
     found = text(value, key)
-    known = sorted(choices)
     if found not in known:
-        raise wrong(
-            value,
-            key,
-            f"{found!r} is not known{did_you_mean(found, known, otherwise='.')} Known are {', '.join(known)}.",
-        )
-    return found
+        mend = did_you_mean(found, known, otherwise=".")
+        raise wrong(value, key, f"{found!r} is not known{mend} Known are {', '.join(known)}.")
+    return known[found]
 
 
 def table(value: Value, key: str) -> Table:
@@ -112,14 +122,14 @@ def table(value: Value, key: str) -> Table:
 
 
 def tables(value: Value, key: str) -> tuple[Table, ...]:
-    """A list of mappings."""
+    """Return the mappings of a list."""
     if not isinstance(value, Items):
         raise expects(value, key, "a list of mappings")
     return tuple(table(entry, f"{key}[{position}]") for position, entry in enumerate(value))
 
 
 def options(entries: Mapping[str, Value], key: str) -> dict[str, Any]:
-    """Free settings as plain data. What YAML 1.1 and 1.2 read differently is an error: nobody knows its type."""
+    """Return free settings as plain data. What YAML 1.1 and 1.2 read differently is an error: its type is unknown."""
     return {name: _option(value, f"{key}.{name}") for name, value in entries.items()}
 
 

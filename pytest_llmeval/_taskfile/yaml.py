@@ -2,7 +2,7 @@
 
 YAML 1.1 reads ``no`` as false, ``010`` as eight, ``12:30`` as 750 and ``2024-01-02`` as a date; YAML 1.2 reads all
 four as texts or other numbers. So nothing is decided here: a `Scalar` holds its text and says what both versions
-agree on, or that they do not (`kind` "unclear"). Who wants a text takes `text`, who wants data takes `data`.
+agree on, or that they do not (`kind` "unclear"). A reader of texts takes `Scalar.text`, a reader of data calls `data`.
 
     doc_to_choice: [no, 3.10, "x"]     Items((Scalar("no", "unclear"), Scalar("3.10", "float"), Scalar("x", "text")))
 
@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator
 from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from typing import Literal
@@ -27,8 +28,8 @@ from pytest_llmeval._errors import TaskFileError
 
 Kind = Literal["text", "null", "bool", "int", "float", "unclear"]
 
-#: What YAML 1.1 and the core schema of YAML 1.2 read alike. A scalar that 1.1 takes for one of these kinds and
-#: that does not match here is "unclear". (What only 1.2 takes for a number, such as 1e5, is a text to the peer.)
+#: The scalars that YAML 1.1 and the core schema of YAML 1.2 read alike. A scalar that 1.1 reads as one of these kinds
+#: and that does not match here is "unclear". (A number to 1.2 alone, such as 1e5, is a text to the peer.)
 AGREED: Mapping[str, re.Pattern[str]] = {
     "null": re.compile(r"|~|null|Null|NULL"),
     "bool": re.compile(r"true|True|TRUE|false|False|FALSE"),
@@ -36,7 +37,7 @@ AGREED: Mapping[str, re.Pattern[str]] = {
     "float": re.compile(r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+][0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"),
 }
 
-#: More values than this come only from aliases that multiply each other.
+#: The most values of one file: more come only from aliases that multiply each other.
 MOST_VALUES = 200_000
 
 _STANDARD = "tag:yaml.org,2002:"
@@ -46,7 +47,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A text, number, truth value or nothing, as written. In a mapping, `line` is that of the key."""
+    """A text, number, truth value or null, as written. In a mapping, `line` is that of the key."""
 
     path: Path
     line: int
@@ -88,7 +89,7 @@ Value: TypeAlias = Scalar | FunctionRef | Items | Table
 
 
 def read_yaml(path: Path) -> Table:
-    """The mapping that a YAML file holds. Raises TaskFileError with file, line, column and the problem in words."""
+    """Return the mapping that a YAML file holds. Raises TaskFileError with file, line, column and the problem."""
     try:
         node = _compose(_read_text(path), path)
         value = None if node is None else _Builder(path).build(node, 1)
@@ -102,7 +103,7 @@ def read_yaml(path: Path) -> Table:
 
 
 def data(value: Value) -> Any:
-    """Plain Python data: what both YAML versions type alike is typed, everything else stays a text as written."""
+    """Return plain Python data: scalars that both YAML versions type alike are typed, others stay texts as written."""
     if isinstance(value, Table):
         return {key: data(entry) for key, entry in value.entries.items()}
     if isinstance(value, Items):
@@ -113,21 +114,20 @@ def data(value: Value) -> Any:
 
 
 def shown(value: Value) -> str:
-    """What was written, for messages: ``the text 'x'``, ``1_000``, ``the list [a, b]``."""
-    if isinstance(value, Table):
-        return f"the mapping {_cut(_inline(value))}"
-    if isinstance(value, Items):
-        return f"the list {_cut(_inline(value))}"
+    """Return a value as it was written, for messages: ``the text 'x'``, ``1_000``, ``the list [a, b]``."""
     if isinstance(value, FunctionRef):
         return _inline(value)
-    if value.kind == "null":
+    if isinstance(value, Scalar) and value.kind == "null":
         return "nothing"
-    text = _cut(value.text)
-    return f"the text {text!r}" if value.kind == "text" else text
+    text = value.text if isinstance(value, Scalar) else _inline(value)
+    text = text if len(text) <= 60 else text[:57] + "..."
+    if isinstance(value, Scalar):
+        return f"the text {text!r}" if value.kind == "text" else text
+    return f"the {'mapping' if isinstance(value, Table) else 'list'} {text}"
 
 
 def _inline(value: Value, depth: int = 3) -> str:
-    """A value on one line; what lies deeper than so many brackets is left out."""
+    """Return a value on one line; values inside more than `depth` brackets are left out."""
     if isinstance(value, Table):
         entries = (f"{key}: {_inline(entry, depth - 1)}" for key, entry in value.entries.items())
         return "{" + ("..." if not depth else ", ".join(entries)) + "}"
@@ -136,10 +136,6 @@ def _inline(value: Value, depth: int = 3) -> str:
     if isinstance(value, FunctionRef):
         return f"!function {value.text}"
     return value.text if value.text.isprintable() else repr(value.text)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _read_text(path: Path) -> str:
@@ -159,11 +155,8 @@ def _compose(text: str, path: Path) -> yaml.Node | None:
     try:
         return yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError:
-        # The pure Python parser says the same in the same words wherever libyaml is missing or of another version.
-        return _explain(text, path)
-
-
-def _explain(text: str, path: Path) -> yaml.Node | None:
+        pass
+    # The pure Python parser words an error in the same way where libyaml is missing or of another version.
     try:
         return yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -183,7 +176,7 @@ class _Builder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.built = 0
-        #: The nodes around the current one: an alias to one of them has no end.
+        #: The nodes around the current one: expanding an alias to one of them would never end.
         self.open: list[yaml.Node] = []
 
     def build(self, node: yaml.Node, line: int) -> Value:
@@ -207,7 +200,10 @@ class _Builder:
         if node.tag == "!function":
             return FunctionRef(self.path, line, node.value.strip())
         self._check_tag(node)
-        return Scalar(self.path, line, node.value, _kind(node.tag.removeprefix(_STANDARD), node.value))
+        kind = node.tag.removeprefix(_STANDARD)
+        if kind == "timestamp" or (kind in AGREED and not AGREED[kind].fullmatch(node.value)):
+            return Scalar(self.path, line, node.value, "unclear")
+        return Scalar(self.path, line, node.value, kind if kind in AGREED else "text")  # type: ignore[arg-type]
 
     def _check_tag(self, node: yaml.Node) -> None:
         if node.tag == "!function":
@@ -226,14 +222,17 @@ class _Builder:
                 inherited = self._merged(value) | inherited
                 continue
             entry = self.build(value, line)
-            if key.value in entries and not _same(entries[key.value], entry):
-                message = f"the key is written twice, in lines {entries[key.value].line} and {line}; remove one"
+            earlier = entries.get(key.value)
+            # A key that is written twice with the same scalar is untidy, but nothing is lost.
+            same = isinstance(earlier, Scalar) and replace(earlier, line=line) == entry
+            if earlier is not None and not same:
+                message = f"the key is written twice, in lines {earlier.line} and {line}; remove one"
                 raise TaskFileError(self.path, message, line=line, key=key.value)
             entries[key.value] = entry
         return inherited | entries
 
     def _merged(self, node: yaml.Node) -> dict[str, Value]:
-        """The entries behind ``<<``: of one mapping, or of several of which the first wins."""
+        """Return the entries behind ``<<``: of one mapping, or of several of which the first wins."""
         nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
         merged: dict[str, Value] = {}
         for one in nodes:
@@ -248,28 +247,11 @@ class _Builder:
         return TaskFileError(self.path, message, line=mark.line + 1, column=mark.column + 1)
 
 
-def _kind(tag: str, text: str) -> Kind:
-    if tag in AGREED:
-        return tag if AGREED[tag].fullmatch(text) else "unclear"  # type: ignore[return-value]
-    return "unclear" if tag == "timestamp" else "text"
-
-
-def _same(one: Value, other: Value) -> bool:
-    """Whether two scalars say the same: writing a key twice is then untidy, but nothing is lost."""
-    if isinstance(one, Scalar) and isinstance(other, Scalar):
-        return (one.text, one.kind) == (other.text, other.kind)
-    return False
-
-
-def _float(text: str) -> float:
-    return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
-
-
 _TYPED: Mapping[Kind, Any] = {
     "text": str,
     "unclear": str,
     "null": lambda text: None,
     "bool": lambda text: text.lower() == "true",
     "int": lambda text: int(text, 16) if text.startswith("0x") else int(text),
-    "float": _float,
+    "float": lambda text: float(text.lower().replace(".inf", "inf").replace(".nan", "nan")),
 }

@@ -151,14 +151,14 @@ def test_list_and_show_run_nothing(pytester: pytest.Pytester, suite: Path) -> No
 def test_a_gate_under_a_misspelt_key_is_an_error(pytester: pytest.Pytester, suite: Path) -> None:
     break_task(suite, "gates:", "gate:")
     result = pytester.runpytest("tasks/even.yaml")
-    result.stdout.fnmatch_lines(["*even.yaml:*metadata.gate: is no key of ours; did you mean 'gates'?"])
+    result.stdout.fnmatch_lines(["*even.yaml:*metadata.gate: unknown key; did you mean 'gates'?"])
     assert result.ret == 1
 
 
 def test_docs_of_a_misspelt_cluster_are_no_independent_ones(pytester: pytest.Pytester, suite: Path) -> None:
     break_task(suite, "version: 1.0", "clusters: q")
     result = pytester.runpytest("tasks/even.yaml")
-    result.stdout.fnmatch_lines(["*even.yaml:*metadata.clusters: is no key of ours; did you mean 'cluster'?"])
+    result.stdout.fnmatch_lines(["*even.yaml:*metadata.clusters: unknown key; did you mean 'cluster'?"])
     assert result.ret == 1
 
 

@@ -44,7 +44,7 @@ from pytest_llmeval._scoring import score_doc
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
-from pytest_llmeval._taskfile.lint import lint
+from pytest_llmeval._taskfile import lint
 
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -108,5 +108,5 @@ def test_names_and_tags_are_the_peers() -> None:
         names = index.below(root)
         peers = TaskIndex.build([root])
         assert set(names.files) == {name for name, entry in peers.items() if entry.kind is not Kind.TAG}
-        ours = {tag: [index.sniffed(path).name for path in paths] for tag, paths in names.tags.items()}
+        ours = {tag: [index.outline(path).name for path in paths] for tag, paths in names.tags.items()}
         assert ours == {name: sorted(entry.tags) for name, entry in peers.items() if entry.kind is Kind.TAG}

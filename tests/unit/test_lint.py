@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval._task import Task
+from pytest_llmeval._taskfile import Finding
+from pytest_llmeval._taskfile import lint
+from pytest_llmeval._taskfile import needed_fields
 from pytest_llmeval._taskfile import read_task_file
-from pytest_llmeval._taskfile.lint import Finding
-from pytest_llmeval._taskfile.lint import lint
-from pytest_llmeval._taskfile.lint import needed_fields
 
 
-NO_INDEX = "error t.yaml:7: doc_to_target: {} is no index of the 2 options of doc_to_choice"
+NO_INDEX = "error t.yaml:7: doc_to_target: {} is not an index of the 2 options of doc_to_choice"
 SCORED = "warning t.yaml:7: repeats: of {} responses to a doc {} scored; choose by filter_list what happens to all"
 VOTE = "[{name: vote, filter: [{function: majority_vote}, {function: take_first}]}]"
 CHOICE = {
@@ -107,7 +107,7 @@ def test_a_finding_prints_as_a_line(tmp_path: Path) -> None:
             {"doc_to_text": "quetsion"},
             ("question", "a"),
             [
-                "warning t.yaml:4: doc_to_text: 'quetsion' is no column of the data; did you mean 'question'? "
+                "warning t.yaml:4: doc_to_text: 'quetsion' is not a column of the data; did you mean 'question'? "
                 "Every doc has this text as its prompt."
             ],
         ),
@@ -156,8 +156,8 @@ def test_which_fields_a_template_cannot_do_without(template: str, needed: set[st
 
 def test_choices_that_are_no_column(tmp_path: Path) -> None:
     assert lines(tmp_path, {**CHOICE, "doc_to_choice": "chioces"}, ("q", "choices", "label")) == [
-        "error t.yaml:6: doc_to_choice: 'chioces' is no column of the data; did you mean 'choices'? "
-        "It is no list of options either."
+        "error t.yaml:6: doc_to_choice: 'chioces' is not a column of the data; did you mean 'choices'? "
+        "It is not a list of options either."
     ]
 
 
@@ -182,7 +182,7 @@ def test_choices_that_are_no_column(tmp_path: Path) -> None:
         ),
         (
             {"doc_to_target": "[yes, maybe]"},
-            ["error t.yaml:7: doc_to_target: 'maybe' is none of the options of doc_to_choice"],
+            ["error t.yaml:7: doc_to_target: 'maybe' is not among the options of doc_to_choice"],
         ),
         ({"doc_to_target": "1"}, []),
     ],
@@ -252,7 +252,7 @@ def test_b04_choices_and_targets(tmp_path: Path, changes: dict[str, str], expect
             {"dataset_kwargs": "{trust_remote_code: true}"},
             [
                 "warning t.yaml:7: dataset_kwargs: trust_remote_code is not used: "
-                "data sets run no code of theirs any more"
+                "data sets no longer run code of their own"
             ],
         ),
         (
@@ -352,24 +352,28 @@ LOGLIKELIHOOD = {key: value for key, value in CHOICE.items() if key != "doc_to_c
         (
             LOGLIKELIHOOD | {"output_type": "loglikelihood"},
             "perplexity",
-            "perplexity is made of log-probabilities, which may be as low as they like, and that it is 1 or more is "
-            "known. A gate that needs no range asks of this data set alone: 'perplexity <= ... @ 0.95 dataset'",
+            "perplexity is made of log-probabilities, which have no lower bound, and that it is 1 or more is known. "
+            "A gate that needs no range asks of this data set alone: 'perplexity <= ... @ 0.95 dataset'",
         ),
         (
             LOGLIKELIHOOD | {"output_type": "loglikelihood_rolling"},
             "bits_per_byte",
-            "bits_per_byte is made of log-probabilities, which may be as low as they like, and that it is 0 or more "
-            "is known. A gate that needs no range asks of this data set alone: 'bits_per_byte <= ... @ 0.95 dataset'",
+            "bits_per_byte is made of log-probabilities, which have no lower bound, and that it is 0 or more is known. "
+            "A gate that needs no range asks of this data set alone: 'bits_per_byte <= ... @ 0.95 dataset'",
         ),
         (
             CHOICE | {"metric_list": "[{metric: brier_score}]"},
             "brier_score",
             "the range of brier_score is known, [0, 2]",
         ),
-        (CHOICE | {"metric_list": "[{metric: mcc}]"}, "mcc", "mcc is no mean over docs, and has no bounds that"),
+        (
+            CHOICE | {"metric_list": "[{metric: mcc}]"},
+            "mcc",
+            "mcc is not a mean over docs, so no bound",
+        ),
     ],
 )
 def test_a_range_where_none_is_to_be_told(tmp_path: Path, keys: dict[str, str], metric: str, message: str) -> None:
     found = lines(tmp_path, keys | {"metadata": f"{{ranges: {{{metric}: [0, 9]}}}}"})
     (line,) = [line for line in found if "error" in line]
-    assert f": metadata.ranges.{metric}: leave it away: {message}" in line
+    assert f": metadata.ranges.{metric}: omit it: {message}" in line

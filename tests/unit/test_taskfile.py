@@ -19,9 +19,9 @@ from pytest_llmeval._task import FilterSpec
 from pytest_llmeval._task import FilterStep
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
+from pytest_llmeval._taskfile import generation_settings
 from pytest_llmeval._taskfile import looks_like_task
 from pytest_llmeval._taskfile import read_task_file
-from pytest_llmeval._taskfile.generation import resolve
 
 
 CHOICE = """\
@@ -418,7 +418,7 @@ def test_b28_every_spelling_of_a_generation_means_one_thing(
     tmp_path: Path, written: str, expected: dict[str, Any]
 ) -> None:
     found = task(tmp_path, f"{GENERATE}generation_kwargs: {written}\n")
-    assert resolve(found.generation_kwargs) == expected
+    assert generation_settings(found.generation_kwargs) == expected
 
 
 def test_b28_the_default_stop_is_the_fewshot_delimiter(tmp_path: Path) -> None:
@@ -428,7 +428,7 @@ def test_b28_the_default_stop_is_the_fewshot_delimiter(tmp_path: Path) -> None:
 
 def test_overrides_win_key_by_key_whatever_the_limit_is_called() -> None:
     kwargs = {"until": ["x"], "max_gen_toks": 9, "num_beams": 2}
-    assert resolve(kwargs, {"max_tokens": 3, "until": "y", "temperature": 0.5}) == {
+    assert generation_settings(kwargs, {"max_tokens": 3, "until": "y", "temperature": 0.5}) == {
         "until": ["y"],
         "max_gen_toks": 3,
         "num_beams": 2,
@@ -452,7 +452,7 @@ KNOWN = (
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("doc_to_text: x\n", "t.yaml: is no task file: it has neither 'task' nor 'group'"),
+        ("doc_to_text: x\n", "t.yaml: is not a task file: it has neither 'task' nor 'group'"),
         ("task: ~\noutput_type: generate_until\n", "t.yaml: task: missing: the name of the task"),
         (GENERATE.replace('doc_to_text: "{{q}}"\n', ""), "t.yaml: doc_to_text: missing: the prompt of a doc"),
         (GENERATE.replace("doc_to_target: answer\n", ""), "t.yaml: doc_to_target: missing: the right answer"),
@@ -560,7 +560,7 @@ KNOWN = (
         ),
         (
             f"{GENERATE}metadata: {{range: {{f1: [0, 1]}}}}\n",
-            "t.yaml:6: metadata.range: is no key of ours; did you mean 'ranges'?",
+            "t.yaml:6: metadata.range: unknown key; did you mean 'ranges'?",
         ),
     ],
 )

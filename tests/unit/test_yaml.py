@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval._errors import TaskFileError
-from pytest_llmeval._taskfile.yaml import FunctionRef
-from pytest_llmeval._taskfile.yaml import Items
-from pytest_llmeval._taskfile.yaml import Scalar
-from pytest_llmeval._taskfile.yaml import Table
-from pytest_llmeval._taskfile.yaml import data
-from pytest_llmeval._taskfile.yaml import read_yaml
-from pytest_llmeval._taskfile.yaml import shown
+from pytest_llmeval._taskfile import FunctionRef
+from pytest_llmeval._taskfile import Items
+from pytest_llmeval._taskfile import Scalar
+from pytest_llmeval._taskfile import Table
+from pytest_llmeval._taskfile import data
+from pytest_llmeval._taskfile import read_yaml
+from pytest_llmeval._taskfile import shown
 
 
 def read(folder: Path, text: str | bytes) -> Table:

@@ -1,8 +1,8 @@
-"""What is odd about a task that can be read: told from its file, and from the names of its data's columns.
+"""Findings about a task that can be read but looks wrong, from its file and the names of its data's columns.
 
-An "error" will go wrong for every doc, or for most. A "warning" is probably not what was meant, but works; under
-``--llmeval-strict`` it is an error as well. Unknown keys, filters, metrics and the like never get here: such a
-file is not read at all.
+An "error" fails for every doc, or for most. A "warning" works but is probably not what was meant; under
+``--llmeval-strict`` it is an error as well. Unknown keys, filters, metrics and the like never get here: a file with
+one of them is not read at all.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from pytest_llmeval._task import FilterStep
 from pytest_llmeval._task import Metric
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile.fields import ConstantIndices
-from pytest_llmeval._taskfile.generation import resolve
+from pytest_llmeval._taskfile.generation import generation_settings
 
 
 Severity: TypeAlias = Literal["error", "warning"]
 
-#: A single-braced name, as `str.format` has it: plain text to Jinja.
+#: A name in single braces: a field of `str.format`, plain text to Jinja.
 _FORMAT_FIELD = re.compile(r"(?<!\{)\{([A-Za-z_]\w*)\}(?!\})")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something odd in a task file. `line` is None where the key comes from an included file."""
+    """One finding in a task file. `line` is None if the key comes from an included file."""
 
     path: Path
     line: int | None
@@ -61,7 +61,7 @@ _Odd: TypeAlias = tuple[str, str, Severity]
 
 
 def lint(task: Task, columns: Sequence[str] | None = None) -> list[Finding]:
-    """Everything odd about a task. `columns` are those of its evaluated split, None if they are not known."""
+    """Return all findings about a task. `columns` are those of its evaluated split, None if they are not known."""
     found = [odd for check in _CHECKS for odd in check(task)]
     for field in _fields(task):
         found += _check_field(field, columns)
@@ -76,7 +76,7 @@ def lint(task: Task, columns: Sequence[str] | None = None) -> list[Finding]:
 
 
 def _line(task: Task, key: str) -> int | None:
-    """The line of a key, or of the one that it is part of."""
+    """Return the line of a key, or of the key that it is part of."""
     return next((task.lines[one] for one in (key, re.split(r"[.\[]", key)[0]) if one in task.lines), None)
 
 
@@ -87,7 +87,7 @@ def _fields(owner: Task | FewshotSpec) -> list[Field]:
 
 
 def _check_field(field: Field, columns: Sequence[str] | None) -> Iterator[_Odd]:
-    """A template that cannot be compiled, asks for what is not there, or puts nothing in."""
+    """Find a template that cannot be compiled, that uses an unknown field, or that uses no field at all."""
     if field.text is None or field.text in (columns or ()):
         return
     try:
@@ -97,8 +97,12 @@ def _check_field(field: Field, columns: Sequence[str] | None) -> Iterator[_Odd]:
         return
     if columns is not None:
         yield from _check_columns(field, field.text, columns)
-    if not fields:
-        yield from _check_braces(field, field.text, columns)
+    # Braces of `str.format` in a template that uses no field. In descriptions they may as well be LaTeX.
+    for name in () if fields else _FORMAT_FIELD.findall(field.text):
+        if name in columns if columns is not None else field.key.startswith("doc_to_"):
+            message = f"no field is used, and {{{name}}} is plain text; a field is written {{{{{name}}}}}"
+            yield field.key, message, "warning"
+            return
 
 
 def _check_columns(field: Field, text: str, columns: Sequence[str]) -> Iterator[_Odd]:
@@ -106,24 +110,15 @@ def _check_columns(field: Field, text: str, columns: Sequence[str]) -> Iterator[
         mend = did_you_mean(name, columns, otherwise=".")
         yield field.key, f"field {name!r} is not in the data{mend} It has: {', '.join(columns)}.", "error"
     if field.key in ("doc_to_text", "doc_to_choice") and text.isidentifier():
-        message = f"{text!r} is no column of the data{did_you_mean(text, columns, otherwise='.')}"
+        message = f"{text!r} is not a column of the data{did_you_mean(text, columns, otherwise='.')}"
         if field.key == "doc_to_choice":
-            yield field.key, f"{message} It is no list of options either.", "error"
+            yield field.key, f"{message} It is not a list of options either.", "error"
         else:
             yield field.key, f"{message} Every doc has this text as its prompt.", "warning"
 
 
-def _check_braces(field: Field, text: str, columns: Sequence[str] | None) -> Iterator[_Odd]:
-    """Braces of `str.format` in a template that uses no field. In descriptions they may as well be LaTeX."""
-    for name in _FORMAT_FIELD.findall(text):
-        if name in columns if columns is not None else field.key.startswith("doc_to_"):
-            message = f"no field is used, and {{{name}}} is plain text; a field is written {{{{{name}}}}}"
-            yield field.key, message, "warning"
-            return
-
-
 def _check_samples(task: Task) -> Iterator[_Odd]:
-    """Examples written in the YAML must have the fields that they are rendered with."""
+    """Find examples written in the YAML that lack a field which they are rendered with, or that are too few."""
     shots = task.fewshot
     if not isinstance(shots.samples, tuple) or not shots.samples or shots.split is not None:
         return
@@ -144,30 +139,27 @@ def _check_samples(task: Task) -> Iterator[_Odd]:
 
 
 def needed_fields(template: str) -> AbstractSet[str]:
-    """The names without which a template cannot be rendered.
+    """Return the names without which a template cannot be rendered.
 
-    Not those that are only used where the template itself asks whether they are there:
+    Names that are only used where the template itself asks whether they are defined are not among them:
     ``{{a if a is defined else b}}`` needs neither a nor b, ``{{c | default("")}}`` does not need c.
     """
-    tree = jinja2.Environment(autoescape=False).parse(template)  # noqa: S701 - prompts are no HTML
+    tree = jinja2.Environment(autoescape=False).parse(template)  # noqa: S701 - prompts are not HTML
     return _needed(tree) & _template.fields(template, place="") - jinja2.defaults.DEFAULT_NAMESPACE.keys()
 
 
 def _needed(node: nodes.Node) -> set[str]:
     if isinstance(node, nodes.Name):
         return {node.name}
-    if isinstance(node, nodes.If | nodes.CondExpr) and _asks(node.test):
-        return set()
+    if isinstance(node, nodes.If | nodes.CondExpr):
+        tests = [node.test, *node.test.find_all(nodes.Test)]
+        if any(isinstance(test, nodes.Test) and test.name in ("defined", "undefined") for test in tests):
+            return set()
     if isinstance(node, nodes.Filter) and node.name in ("default", "d"):
         return set()
     if isinstance(node, nodes.Test) and node.name in ("defined", "undefined"):
         return set()
     return set().union(*(_needed(child) for child in node.iter_child_nodes()))
-
-
-def _asks(node: nodes.Node) -> bool:
-    tests = [node] if isinstance(node, nodes.Test) else list(node.find_all(nodes.Test))
-    return any(test.name in ("defined", "undefined") for test in tests)
 
 
 def _check_choices(task: Task) -> Iterator[_Odd]:
@@ -183,10 +175,10 @@ def _check_choices(task: Task) -> Iterator[_Odd]:
     indices = target.function.indices if isinstance(target.function, ConstantIndices) else ()
     for index in indices if target.index is None else (target.index,):
         if index >= len(choices):
-            yield "doc_to_target", f"{index} is no index of the {len(choices)} options of doc_to_choice", "error"
+            yield "doc_to_target", f"{index} is not an index of the {len(choices)} options of doc_to_choice", "error"
     for text in target.choices or ():
         if text not in choices:
-            yield "doc_to_target", f"{text!r} is none of the options of doc_to_choice", "error"
+            yield "doc_to_target", f"{text!r} is not among the options of doc_to_choice", "error"
 
 
 def _check_generation(task: Task) -> Iterator[_Odd]:
@@ -208,12 +200,12 @@ def _check_repeats(task: Task) -> Iterator[_Odd]:
         what = "one is" if used == 1 else f"{used} are"
         message = f"of {task.repeats} responses to a doc {what} scored; choose by filter_list what happens to all"
         yield "repeats", message, "warning"
-    if task.output_type == "generate_until" and not resolve(task.generation_kwargs)["do_sample"]:
+    if task.output_type == "generate_until" and not generation_settings(task.generation_kwargs)["do_sample"]:
         yield "repeats", f"greedy decoding gives the same text {task.repeats} times; set do_sample: true", "warning"
 
 
 def _check_samples_asked_for(task: Task) -> Iterator[_Odd]:
-    """Filters and metrics that need more responses to a doc than it gets: every doc would be an error."""
+    """Find filters and metrics that need more responses per doc than there are: every doc would be an error."""
     needed = max((k for metric in metrics_of(task) for k in metric.pass_at), default=0)
     for position, spec in enumerate(task.filters):
         left: int | None = task.repeats
@@ -231,7 +223,7 @@ def _check_samples_asked_for(task: Task) -> Iterator[_Odd]:
 
 
 def _left_by(step: FilterStep, responses: int | None) -> int | None:
-    """How many responses a step leaves; None where a function of the task decides."""
+    """Return the number of responses that a step leaves; None where a function of the task decides."""
     if responses is None or step.function is not None:
         return None
     if step.name == "take_first_k":
@@ -272,7 +264,7 @@ def _check_ranges(task: Task) -> Iterator[_Odd]:
         if name in plain:
             continue
         if name in metrics:
-            message = f"leave it away: {_why_no_range(metrics[name])}"
+            message = f"omit it: {_why_no_range(metrics[name])}"
         else:
             known = ", ".join(plain) or "none"
             message = f"the task has no metric {name!r} that is the mean of its docs' scores (there are: {known})"
@@ -282,19 +274,19 @@ def _check_ranges(task: Task) -> Iterator[_Odd]:
 def _why_no_range(metric: Metric) -> str:
     mean, name = metric.aggregation.doc_mean, metric.name
     if mean is None:
-        return f"{name} is no mean over docs, and has no bounds that a range could serve"
+        return f"{name} is not a mean over docs, so no bound of it uses a range"
     if mean.support is not None:
         return f"the range of {name} is known, [{mean.support[0]:g}, {mean.support[1]:g}]"
     floor = 1 if mean.log else 0
     return (
-        f"{name} is made of log-probabilities, which may be as low as they like, and that it is {floor} or more is "
-        f"known. A gate that needs no range asks of this data set alone: '{name} <= ... @ 0.95 dataset'"
+        f"{name} is made of log-probabilities, which have no lower bound, and that it is {floor} or more is known. "
+        f"A gate that needs no range asks of this data set alone: '{name} <= ... @ 0.95 dataset'"
     )
 
 
 def _check_dataset(task: Task) -> Iterator[_Odd]:
     if "trust_remote_code" in (task.config.get("dataset_kwargs") or {}):
-        yield "dataset_kwargs", "trust_remote_code is not used: data sets run no code of theirs any more", "warning"
+        yield "dataset_kwargs", "trust_remote_code is not used: data sets no longer run code of their own", "warning"
 
 
 _CHECKS: tuple[Callable[[Task], Iterator[_Odd]], ...] = (

@@ -1,9 +1,13 @@
-"""``!function module.name``: the Python code of a task.
+"""The files that a task file builds on: other YAML by ``include``, Python by ``!function module.name``.
 
-Task YAML is code as a conftest is: the module is run when the task is read. But it can only be a file in the folder
-of the YAML that carries the tag, or below it. No importable module (``os.system``), no ``..``, no link that leads
-out. Each folder is a package of its own name, so two ``utils.py`` never meet, and a module finds its neighbours
-with ``from .other import name``.
+``include`` names a file or a list of files, relative to the file that says so, with any suffix or none. A later
+include wins over an earlier one, and the file's own keys win over all. Values are replaced, never merged. A file
+may be reached twice (a diamond); one that includes itself is an error that prints the chain.
+
+Task YAML is code as a conftest is: the module of a ``!function`` is run when the task is read. But it can only be a
+file in the folder of the YAML that carries the tag, or below it. No importable module (``os.system``), no ``..``, no
+link that leads out. Each folder is a package of its own name, so two ``utils.py`` never meet, and a module finds its
+neighbours with ``from .other import name``.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 import traceback
 import types
@@ -21,23 +26,59 @@ from pathlib import Path
 from typing import Any
 
 from pytest_llmeval._plain import did_you_mean
+from pytest_llmeval._taskfile.typed import read
+from pytest_llmeval._taskfile.typed import texts
 from pytest_llmeval._taskfile.typed import wrong
 from pytest_llmeval._taskfile.yaml import FunctionRef
+from pytest_llmeval._taskfile.yaml import Table
+from pytest_llmeval._taskfile.yaml import Value
+from pytest_llmeval._taskfile.yaml import read_yaml
 
 
-#: Import names whose distribution is called otherwise.
+class Includes:
+    """Reads YAML files with everything that they include, each file once."""
+
+    def __init__(self) -> None:
+        self._tables: dict[Path, Table] = {}
+
+    def read(self, path: Path) -> Table:
+        """Return the mapping of a file with everything it includes. Raises TaskFileError."""
+        return Table(path, 1, self.merge(self._read_one(path).entries, path, (path,)))
+
+    def merge(self, entries: Mapping[str, Value], origin: Path, chain: tuple[Path, ...]) -> dict[str, Value]:
+        """Return `entries` over what their ``include`` names. `chain`: the files that led here, `origin` last."""
+        merged: dict[str, Value] = {}
+        for name in read(entries, "include", texts) or ():
+            include, path = entries["include"], Path(os.path.normpath(origin.parent / name))
+            if path in chain:
+                # The chain is shown from the file that closes it.
+                files = (*chain[chain.index(path) :], path)
+                names = [Path(os.path.relpath(file, chain[0].parent)).as_posix() for file in files]
+                raise wrong(include, "include", f"the files include each other: {' -> '.join(names)}")
+            if not path.is_file():
+                raise wrong(include, "include", f"there is no file {path}")
+            merged |= self.merge(self._read_one(path).entries, path, (*chain, path))
+        return merged | {key: value for key, value in entries.items() if key != "include"}
+
+    def _read_one(self, path: Path) -> Table:
+        if path not in self._tables:
+            self._tables[path] = read_yaml(path)
+        return self._tables[path]
+
+
+#: Distributions whose name differs from the name under which they are imported.
 _DISTRIBUTIONS: Mapping[str, str] = {"bs4": "beautifulsoup4", "iso639": "python-iso639", "sklearn": "scikit-learn"}
 
 
 class Modules:
-    """Loads functions, and remembers which modules failed and what the sources are."""
+    """Loads the functions of task files; remembers which modules failed, and the functions' source texts."""
 
     def __init__(self) -> None:
         self._failed: dict[Path, str] = {}
         self._sources: dict[Callable[..., Any], str] = {}
 
     def function(self, ref: FunctionRef, key: str) -> Callable[..., Any]:
-        """What a tag refers to. Raises TaskFileError with the function's file, line and message."""
+        """Return the function that a tag names. Raises TaskFileError with the function's file, line and message."""
         module_name, _, name = ref.text.rpartition(".")
         if not all(module_name.split(".")) or not name.isidentifier():
             raise wrong(ref, key, f"expects !function module.name, got !function {ref.text}")
@@ -52,7 +93,7 @@ class Modules:
         return function  # type: ignore[no-any-return]
 
     def source(self, function: Callable[..., Any], written: str) -> str:
-        """The source text of a function, or what was `written` where it has none."""
+        """Return the source text of a function, or what was `written` where it has none."""
         if function not in self._sources:
             try:
                 self._sources[function] = inspect.getsource(function)
@@ -74,14 +115,14 @@ class Modules:
         try:
             if file not in self._failed:
                 return _load(file, f"{_package(ref.path.parent.resolve())}.{module_name}")
-        # Whatever a module does while it is run, it ends this task only.
+        # Whatever a module raises while it is run, it ends this task only.
         except (Exception, SystemExit) as error:
             self._failed[file] = _reason(error, file)
         raise wrong(ref, key, f"!function {ref.text}: {self._failed[file]}")
 
 
 def _package(folder: Path) -> str:
-    """The name of the package that stands for a folder; made known to the import system."""
+    """Return the name of the package that stands for a folder, and make it known to the import system."""
     name = f"llmeval_tasks_{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
     if name not in sys.modules:
         package = types.ModuleType(name)
@@ -91,7 +132,7 @@ def _package(folder: Path) -> str:
 
 
 def _load(file: Path, name: str) -> types.ModuleType:
-    """The module of a file under a given name: run once, and again only if the file has changed."""
+    """Return the module of a file under a given name: run once, and again only if the file has changed."""
     status = file.stat()
     stamp = (status.st_mtime_ns, status.st_size)
     known = sys.modules.get(name)
@@ -114,7 +155,7 @@ def _load(file: Path, name: str) -> types.ModuleType:
 
 
 def _reason(error: BaseException, file: Path) -> str:
-    """Why a module cannot be loaded: its file, the line, and the package to install if one is missing."""
+    """Return the reason why a module cannot be loaded: its file, the line, the package to install if one is missing."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
     line = error.lineno if isinstance(error, SyntaxError) else (lines[-1] if lines else None)
     place = str(file) if line is None else f"{file}:{line}"
