@@ -18,8 +18,6 @@ from typing import Literal
 from typing import TypeAlias
 
 
-OutputType: TypeAlias = Literal["loglikelihood", "loglikelihood_rolling", "multiple_choice", "generate_until"]
-
 #: The raw columns of one data set row, after `process_docs`.
 DocData: TypeAlias = Mapping[str, Any]
 
@@ -212,12 +210,13 @@ class Task:
 
     `gates` holds the entries of ``metadata: {gates: [...]}`` as written (text or mapping) with their line.
     `config` is the resolved YAML as plain data, for reports and hashes (functions by their source).
-    `evaluated_split` is `test_split`, else `validation_split`.
+    `output_type` names a record of `_output_types.OUTPUT_TYPES`. `evaluated_split` is `test_split`, else
+    `validation_split`.
     """
 
     name: str
     path: Path
-    output_type: OutputType
+    output_type: str
     doc_to_text: Field | None
     doc_to_target: Field | None
     alias: str | None = None

@@ -20,6 +20,7 @@ from pytest_llmeval._baselines.entry import hashed
 from pytest_llmeval._baselines.entry import read_entry
 from pytest_llmeval._errors import BaselineError
 from pytest_llmeval._functions import name_of
+from pytest_llmeval._output_types import OUTPUT_TYPES
 from pytest_llmeval._plain import plain_or_text
 from pytest_llmeval._prompts import written_kwargs
 from pytest_llmeval._prompts.fewshot import num_fewshot
@@ -68,7 +69,7 @@ def header_of(task: Task, settings: Settings) -> Header:
     }
     if shots and task.fewshot.sampler != "first_n":
         used["fewshot_seed"] = settings.fewshot_seed
-    if task.output_type == "generate_until":
+    if OUTPUT_TYPES[task.output_type].generates:
         used |= {"generation_kwargs": plain_or_text(written_kwargs(task, settings)), "repeats": task.repeats}
     used["chat_template"] = settings.chat_template
     if settings.chat_template:

@@ -34,6 +34,7 @@ from pytest_llmeval._evaluation.model_calls import grouped
 from pytest_llmeval._evaluation.model_calls import usage_of
 from pytest_llmeval._evaluation.model_calls import watched
 from pytest_llmeval._lm import LM
+from pytest_llmeval._output_types import OUTPUT_TYPES
 from pytest_llmeval._plain import BoundedCache
 from pytest_llmeval._plain import plain_or_text
 from pytest_llmeval._prompts import instances_for
@@ -111,7 +112,7 @@ class OpenTask:
 
     def _is_worth_keeping(self) -> bool:
         """Generating takes thousands of times longer than rendering; a function of the task's may change its doc."""
-        return self.task.output_type != "generate_until" and self.task.process_results is None
+        return not OUTPUT_TYPES[self.task.output_type].generates and self.task.process_results is None
 
 
 class Evaluation:

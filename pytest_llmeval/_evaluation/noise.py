@@ -23,11 +23,11 @@ from pytest_llmeval._evaluation.model_calls import ask_docs
 from pytest_llmeval._evaluation.model_calls import chat_of
 from pytest_llmeval._evaluation.model_calls import grouped
 from pytest_llmeval._lm import LM
+from pytest_llmeval._output_types import OUTPUT_TYPES
+from pytest_llmeval._output_types import margin
+from pytest_llmeval._output_types import pick
 from pytest_llmeval._scoring import choice_values
-from pytest_llmeval._scoring import margin
-from pytest_llmeval._scoring import pick
 from pytest_llmeval._scoring import score_doc
-from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts import Noise
 from pytest_llmeval._verdicts import noise_floor
@@ -35,9 +35,6 @@ from pytest_llmeval._verdicts import noise_floor
 
 #: Of the draw of docs: every worker and every run probes the same ones.
 SEED = 1234
-
-#: Generated answers have no margin, and to write them again takes long.
-PROBED: frozenset[OutputType] = frozenset({"multiple_choice", "loglikelihood"})
 
 
 #: Of a task whose probe broke off: a worker died, or the model of a user failed.
@@ -98,7 +95,7 @@ def measure(opened: OpenTask, lm: LM, n: int, dtype: str | None) -> Noise:
     Docs that cannot be scored are left out. Raises ModelError if the model cannot compute otherwise, or gives numbers
     that are not finite when it does.
     """
-    if opened.task.output_type not in PROBED:
+    if not OUTPUT_TYPES[opened.task.output_type].has_margins:
         return Noise()
     docs = probed_docs(opened.asked, n)
     usual = _scored(opened, lm, docs)

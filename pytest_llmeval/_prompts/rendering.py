@@ -16,16 +16,17 @@ from typing import Literal
 
 from pytest_llmeval._doc import RenderedDoc
 from pytest_llmeval._errors import DataError
-from pytest_llmeval._prompts.fields import Answers
-from pytest_llmeval._prompts.fields import Choices
+from pytest_llmeval._output_types import OUTPUT_TYPES
+from pytest_llmeval._output_types import Answers
+from pytest_llmeval._output_types import Choices
+from pytest_llmeval._output_types import as_index
+from pytest_llmeval._output_types import read_answers
+from pytest_llmeval._output_types import written_index
 from pytest_llmeval._prompts.fields import Row
-from pytest_llmeval._prompts.fields import as_index
 from pytest_llmeval._prompts.fields import choices_of
 from pytest_llmeval._prompts.fields import is_written
-from pytest_llmeval._prompts.fields import read_answers
 from pytest_llmeval._prompts.fields import text_of
 from pytest_llmeval._prompts.fields import value_of
-from pytest_llmeval._prompts.fields import written_index
 from pytest_llmeval._task import DocData
 from pytest_llmeval._task import Field
 from pytest_llmeval._task import Task
@@ -139,7 +140,7 @@ def _prompt(field: Field | None, row: Row, choices: Choices) -> tuple[str, int |
     if field is None:
         return "", None
     value = value_of(field, row)
-    if choices is not None and row.task.output_type == "multiple_choice":
+    if choices is not None and OUTPUT_TYPES[row.task.output_type].has_choices:
         index = written_index(value) if _writes_digits_itself(field) else as_index(value)
         if index is not None:
             return (choices[index] if 0 <= index < len(choices) else ""), index
@@ -156,19 +157,20 @@ def _writes_digits_itself(field: Field) -> bool:
 def _answers(field: Field | None, row: Row, choices: Choices, chosen: int | None) -> tuple[Any, Answers]:
     target = value_of(field, row)
     written = field is not None and is_written(field, row)
-    return target, read_answers(row.task.output_type, target, choices, written, chosen)
+    return target, read_answers(OUTPUT_TYPES[row.task.output_type].read_target, target, choices, written, chosen)
 
 
 def _problem(row: Row, choices: Choices, chosen: int | None, answers: Answers) -> str | None:
     """Why a doc cannot be scored. Which answer is right a task with `process_results` judges itself."""
     task = row.task
-    if task.output_type == "multiple_choice" and task.doc_to_choice is not None:
+    kind = OUTPUT_TYPES[task.output_type]
+    if kind.has_choices and task.doc_to_choice is not None:
         if not choices:
             return f"{row.place(task.doc_to_choice)}: there are no choices"
         if "" in choices:
             return f"{row.place(task.doc_to_choice)}: choice {choices.index('')} is empty"
-    asks_for_answer = chosen is not None or task.output_type in ("loglikelihood", "loglikelihood_rolling")
-    if answers.problem is None or (task.process_results is not None and not asks_for_answer):
+    sends_target = kind.sends_target or chosen is not None
+    if answers.problem is None or (task.process_results is not None and not sends_target):
         return None
     field = task.doc_to_target if chosen is None or answers.gold else task.doc_to_text
     return f"{row.place(field) if field else f'task {task.name}, {row.name}'}: {answers.problem}"

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
-from typing import TypeAlias
 
 from pytest_llmeval._doc import ChatTemplate
 from pytest_llmeval._doc import Instance
 from pytest_llmeval._doc import RenderedDoc
-from pytest_llmeval._doc import RequestKind
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._lm import GenerationKwargs
+from pytest_llmeval._output_types import OUTPUT_TYPES
 from pytest_llmeval._prompts.fields import Row
 from pytest_llmeval._prompts.fields import text_of
 from pytest_llmeval._prompts.rendering import chat_messages
@@ -32,7 +30,6 @@ from pytest_llmeval._prompts.rendering import system_turn
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import NOTHING
 from pytest_llmeval._task import DocData
-from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import LIMIT_KEYS
 from pytest_llmeval._taskfile import generation_settings
@@ -112,27 +109,32 @@ _KINDS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
 }
 
 
-#: The contexts of one doc: one, or one per option.
-Prompts: TypeAlias = tuple[str, ...]
-
-#: (index, repeat, arguments) of each request of a doc.
-Requests: TypeAlias = Iterator[tuple[int, int, tuple[Any, ...]]]
-
-
 def instances_for(
     task: Task, doc: RenderedDoc, shots: Sequence[DocData], settings: Settings, chat: ChatTemplate | None
 ) -> tuple[Instance, ...]:
     """The requests of one doc, with its examples in front; `chat` writes the prompt as messages of a chat.
 
-    ``multiple_choice``: one loglikelihood per choice, then, for acc_mutual_info, one per choice without context.
-    ``loglikelihood``: one, of the target. ``loglikelihood_rolling``: one, of the whole target. ``generate_until``:
-    one per repeat. The contexts of one doc are one object where they are equal. Raises TemplateError or DataError.
+    The output type says which requests these are; of a generation there is one per repeat. The contexts of one doc
+    are one object where they are equal. Raises TemplateError or DataError, and SettingError for generation settings.
     """
-    kind, build = _REQUESTS[task.output_type]
-    prompts = () if kind == "loglikelihood_rolling" else contexts(task, doc, shots, settings, chat)
+    kind = OUTPUT_TYPES[task.output_type]
+    prompts = () if kind.method == "loglikelihood_rolling" else contexts(task, doc, shots, settings, chat)
+    delimiter = task.target_delimiter
+    if chat is not None and kind.has_choices:
+        # After a chat template's header nothing parts prompt and choice; after a begun reply the delimiter does.
+        prefix = text_of(task.gen_prefix, Row(task, doc.data, f"doc {doc.index}"))
+        delimiter = delimiter if prefix and not ends_with_space(prefix) else ""
+    unconditional = any(metric.name == "acc_mutual_info" for metric in task.metrics)
+    requests = kind.requests(doc, prompts, delimiter, unconditional)
+    if not kind.generates:
+        return tuple(
+            Instance(kind.method, task.name, doc.index, index, 0, arguments) for index, arguments in enumerate(requests)
+        )
+    kwargs = generation_kwargs(task, settings)
     return tuple(
-        Instance(kind, task.name, doc.index, index, repeat, arguments)
-        for index, repeat, arguments in build(task, doc, prompts, settings, chat is not None)
+        Instance(kind.method, task.name, doc.index, index, repeat, (*arguments, replace(kwargs, repeat=repeat)))
+        for index, arguments in enumerate(requests)
+        for repeat in range(task.repeats)
     )
 
 
@@ -154,47 +156,3 @@ def contexts(
         else:
             prompts.append(chat(chat_messages(turns, settings.fewshot_multiturn), not prefix))
     return tuple(prompts)
-
-
-def _choice_requests(task: Task, doc: RenderedDoc, prompts: Prompts, settings: Settings, in_chat: bool) -> Requests:
-    delimiter = _delimiter_in_chat(task, doc) if in_chat else task.target_delimiter
-    choices = doc.choices or ()
-    if doc.inputs is None:
-        pairs = [(prompts[0], delimiter + choice) for choice in choices]
-    else:
-        pairs = [(prompt, delimiter + doc.references[0]) for prompt in prompts]
-    if any(metric.name == "acc_mutual_info" for metric in task.metrics):
-        pairs += [("", delimiter + choice) for choice in choices]
-    return ((index, 0, pair) for index, pair in enumerate(pairs))
-
-
-def _delimiter_in_chat(task: Task, doc: RenderedDoc) -> str:
-    """After a chat template's header nothing parts prompt and choice; after a begun reply the delimiter does."""
-    prefix = text_of(task.gen_prefix, Row(task, doc.data, f"doc {doc.index}"))
-    return task.target_delimiter if prefix and not ends_with_space(prefix) else ""
-
-
-def _target_request(task: Task, doc: RenderedDoc, prompts: Prompts, settings: Settings, in_chat: bool) -> Requests:
-    yield 0, 0, (prompts[0], doc.references[0])
-
-
-def _rolling_request(task: Task, doc: RenderedDoc, prompts: Prompts, settings: Settings, in_chat: bool) -> Requests:
-    yield 0, 0, (doc.references[0],)
-
-
-def _generation_requests(task: Task, doc: RenderedDoc, prompts: Prompts, settings: Settings, in_chat: bool) -> Requests:
-    kwargs = generation_kwargs(task, settings)
-    for repeat in range(task.repeats):
-        yield 0, repeat, (prompts[0], replace(kwargs, repeat=repeat))
-
-
-_REQUESTS: Mapping[OutputType, tuple[RequestKind, Callable[[Task, RenderedDoc, Prompts, Settings, bool], Requests]]] = (
-    MappingProxyType(
-        {
-            "multiple_choice": ("loglikelihood", _choice_requests),
-            "loglikelihood": ("loglikelihood", _target_request),
-            "loglikelihood_rolling": ("loglikelihood_rolling", _rolling_request),
-            "generate_until": ("generate_until", _generation_requests),
-        }
-    )
-)

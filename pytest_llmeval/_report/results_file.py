@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
+from pytest_llmeval._output_types import OUTPUT_TYPES
 from pytest_llmeval._plain import hash_of
 from pytest_llmeval._plain import json_text
 from pytest_llmeval._plain import texts
@@ -161,7 +162,7 @@ def _config_of(run: TaskRun, settings: Settings) -> dict[str, Any]:
     """The task's YAML as it was used, and where it is written."""
     task = run.task
     used: dict[str, Any] = {"num_fewshot": run.summary.num_fewshot or 0}
-    if task.output_type == "generate_until":
+    if OUTPUT_TYPES[task.output_type].generates:
         used["generation_kwargs"] = written_kwargs(task, settings)
     return {**task.config, **used, "metadata": {**task.config.get("metadata", {}), "config_source": str(task.path)}}
 

@@ -14,13 +14,8 @@ summary          the values of a task or group
 from __future__ import annotations
 
 from pytest_llmeval._scoring.aggregations import AGGREGATIONS
-from pytest_llmeval._scoring.choice import NO_CHOICE
-from pytest_llmeval._scoring.choice import Answered
-from pytest_llmeval._scoring.choice import choice_scores
 from pytest_llmeval._scoring.choice import count_bytes
 from pytest_llmeval._scoring.choice import count_words
-from pytest_llmeval._scoring.choice import margin
-from pytest_llmeval._scoring.choice import pick
 from pytest_llmeval._scoring.choice import probabilities
 from pytest_llmeval._scoring.doc_scores import choice_values
 from pytest_llmeval._scoring.doc_scores import pick_of
@@ -51,23 +46,18 @@ __all__ = [
     "FILTER_NAMES",
     "ITEM_KINDS",
     "METRICS",
-    "NO_CHOICE",
-    "Answered",
     "CodeRunner",
     "PassAtK",
     "bootstrap_stderr",
-    "choice_scores",
     "choice_values",
     "count_bytes",
     "count_words",
     "default_metrics",
-    "margin",
     "metric_of",
     "metrics_of",
     "misfit",
     "number_in",
     "pass_at_k",
-    "pick",
     "pick_of",
     "pooled_stderr",
     "probabilities",

@@ -1,5 +1,6 @@
 """The items of a doc from loglikelihoods: those of its choices, or that of a text.
 
+NaN is never a prediction: a doc with one, or with nothing but -inf, is not right by any metric.
 `METRICS` in `metric.py` names, for each metric, the function of this module that makes its item.
 """
 
@@ -9,78 +10,13 @@ import math
 import re
 import sys
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from pytest_llmeval._output_types import NO_CHOICE
+from pytest_llmeval._output_types import Answered
+from pytest_llmeval._output_types import pick
 from pytest_llmeval._scoring.aggregations import exp
-from pytest_llmeval._task import Metric
-
-
-#: In place of a predicted label where no choice has a usable loglikelihood.
-NO_CHOICE = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """The answers of a model to a doc's choices.
-
-    `lls`: natural logs of P(delimiter + choice | context). `greedy`: whether greedy decoding writes the choice.
-    `gold`: indices of the right choices, any of which is right. `unconditional`: the lls without the context, for
-    `acc_mutual_info` only; no other metric uses them.
-    """
-
-    lls: Sequence[float]
-    greedy: Sequence[bool]
-    choices: Sequence[str]
-    gold: Sequence[int]
-    unconditional: Sequence[float] = ()
-
-    @property
-    def usable(self) -> bool:
-        """True if there is a prediction: no NaN anywhere, and not every choice impossible."""
-        return pick(self.lls) != NO_CHOICE and not any(map(_is_broken, self.unconditional))
-
-    @property
-    def best_gold(self) -> int:
-        """The right choice that the model finds likeliest."""
-        return max(self.gold, key=lambda index: self.lls[index])
-
-
-def choice_scores(answered: Answered, metrics: Iterable[Metric]) -> dict[str, Any]:
-    """The items of a multiple-choice doc by metric name.
-
-    NaN is never a prediction: a doc with one, or with nothing but -inf, is not right by any metric. Raises
-    ValueError for an empty choice, which no length can normalise.
-    """
-    if "" in answered.choices:
-        raise ValueError(f"choice {list(answered.choices).index('')} is empty")
-    return {metric.name: metric.item(answered) for metric in metrics if metric.item is not None}
-
-
-def pick(lls: Sequence[float]) -> int:
-    """Index of the largest value, the first of equals; NO_CHOICE if one is NaN or +inf, or all are -inf."""
-    best, highest = NO_CHOICE, -math.inf
-    for index, ll in enumerate(lls):
-        if _is_broken(ll):
-            return NO_CHOICE
-        if ll > highest:
-            best, highest = index, ll
-    return best
-
-
-def _is_broken(ll: float) -> bool:
-    return ll != ll or ll == math.inf
-
-
-def margin(values: Sequence[float], index: int) -> float:
-    """How far a value lies above the largest of the others, or below it; infinite if only that one is possible.
-
-    >>> margin([-1.0, -1.5, -4.0], 0), margin([-1.0, -1.5, -4.0], 1)
-    (0.5, -0.5)
-    """
-    return values[index] - max((value for place, value in enumerate(values) if place != index), default=-math.inf)
 
 
 def log_probabilities(answered: Answered) -> list[float]:

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 from typing import TypeAlias
 
@@ -21,15 +20,14 @@ from pytest_llmeval._doc import RenderedDoc
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._functions import call
 from pytest_llmeval._functions import name_of
+from pytest_llmeval._output_types import OUTPUT_TYPES
+from pytest_llmeval._output_types import OutputType
+from pytest_llmeval._output_types import margin
+from pytest_llmeval._output_types import pick
 from pytest_llmeval._plain import plain
 from pytest_llmeval._plain import plain_or_text
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Pick
-from pytest_llmeval._results import nonfinite_in
-from pytest_llmeval._scoring.choice import Answered
-from pytest_llmeval._scoring.choice import choice_scores
-from pytest_llmeval._scoring.choice import margin
-from pytest_llmeval._scoring.choice import pick
 from pytest_llmeval._scoring.filters import Pipeline
 from pytest_llmeval._scoring.filters import pipeline
 from pytest_llmeval._scoring.items import misfit
@@ -39,7 +37,6 @@ from pytest_llmeval._scoring.passk import CodeRunner
 from pytest_llmeval._task import DocFunction
 from pytest_llmeval._task import Item
 from pytest_llmeval._task import Metric
-from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
 
 
@@ -65,7 +62,7 @@ def score_doc(
     """
     if doc.problem is not None:
         return DocResult(index, {}, error=doc.problem)
-    output = _OUTPUTS[task.output_type]
+    output = OUTPUT_TYPES[task.output_type]
     try:
         given = [[_understood(output, response) for response in repeats] for repeats in responses]
         scorer = _scorer(_Same(task))
@@ -95,7 +92,7 @@ def score_doc(
 def pick_of(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -> Pick | None:
     """Which choice the model found likeliest, and by how much; None where a task has no choices to pick from."""
     choices = doc.choices or ()
-    if task.output_type != "multiple_choice" or not choices:
+    if not OUTPUT_TYPES[task.output_type].has_choices or not choices:
         return None
     lls = [float(repeats[0][0]) for repeats in responses[: len(choices)]]
     others = {name: values for name, values in choice_values(task, doc, responses).items() if name != "acc"}
@@ -104,16 +101,19 @@ def pick_of(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) ->
 
 def choice_values(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -> dict[str, list[float]]:
     """What each metric of the task that picks a choice picks it by; empty where none does, or nobody knows how."""
-    if task.output_type != "multiple_choice" or task.process_results is not None:
+    if not OUTPUT_TYPES[task.output_type].has_choices or task.process_results is not None:
         return {}
-    answered = _answered(doc, [_pair(repeats[0]) for repeats in responses])
+    output = OUTPUT_TYPES[task.output_type]
+    if output.answered is None:
+        return {}
+    answered = output.answered(doc, [output.read_response(repeats[0]) for repeats in responses])
     metrics = _scorer(_Same(task)).metrics.values()
     return {metric.name: metric.picks_by(answered) for metric in metrics if metric.picks_by is not None}
 
 
 def _is_tied(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -> bool:
     """Whether the likeliest of a doc's choices has its equal: in half precision many do, of a broken model all."""
-    if task.output_type != "multiple_choice" or task.process_results is not None:
+    if not OUTPUT_TYPES[task.output_type].has_choices or task.process_results is not None:
         return False
     lls = [float(repeats[0][0]) for repeats in responses[: len(doc.choices or ())]]
     index = pick(lls)
@@ -147,7 +147,11 @@ class _Scorer:
         """The items of one filter."""
         if self.task.process_results is not None:
             return _processed(self.task.process_results, asked, self.task, self.metrics)
-        return _OUTPUTS[self.task.output_type].scores(asked, self.metrics)
+        answered = OUTPUT_TYPES[self.task.output_type].answered
+        if answered is None:
+            return _text_items(asked, self.metrics)
+        given = answered(asked.doc, asked.answers)
+        return {metric.name: metric.item(given) for metric in self.metrics.values() if metric.item is not None}
 
     def judge(self, scores: Scores) -> bool | None:
         """Whether the doc is right by the first score that is 0 or 1 and tells so; None if there is none."""
@@ -180,38 +184,6 @@ def _scorer(same: _Same) -> _Scorer:
     task = same.task
     metrics = {metric.name: metric for metric in metrics_of(task)}
     return _Scorer(task, tuple(map(pipeline, task.filters)), metrics)
-
-
-def _choice_items(asked: _Asked, metrics: Mapping[str, Metric]) -> Scores:
-    return choice_scores(_answered(asked.doc, asked.answers), metrics.values())
-
-
-def _answered(doc: RenderedDoc, answers: Sequence[Any]) -> Answered:
-    choices = doc.choices or ()
-    if len(answers) not in (len(choices), 2 * len(choices)) or not doc.gold:
-        raise ValueError(f"{len(answers)} answers to {len(choices)} choices, of which {len(doc.gold)} are right")
-    pairs = [_loglikelihood(answer) for answer in answers]
-    lls = [ll for ll, _ in pairs]
-    greedy = [is_greedy for _, is_greedy in pairs[: len(choices)]]
-    return Answered(lls[: len(choices)], greedy, choices, doc.gold, lls[len(choices) :])
-
-
-def _target_items(asked: _Asked, metrics: Mapping[str, Metric]) -> Scores:
-    answers = [_loglikelihood(answer) for answer in asked.answers]
-    return {metric.name: metric.item(answers) for metric in metrics.values() if metric.item is not None}
-
-
-def _loglikelihood(answer: Any) -> tuple[float, bool]:
-    if not isinstance(answer, tuple):
-        raise ValueError(f"the filter leaves {answer!r:.80} of a loglikelihood; end it in take_first")
-    ll, is_greedy = answer
-    return ll, is_greedy
-
-
-def _rolling_items(asked: _Asked, metrics: Mapping[str, Metric]) -> Scores:
-    (text,) = asked.doc.references
-    (ll,) = asked.answers
-    return {metric.name: metric.item((ll, text)) for metric in metrics.values() if metric.item is not None}
 
 
 def _text_items(asked: _Asked, metrics: Mapping[str, Metric]) -> Scores:
@@ -303,68 +275,9 @@ def _sample(doc: RenderedDoc, given: list[list[Any]], filtered: Mapping[str, lis
     }
 
 
-def _bad_number(doc: RenderedDoc, given: list[list[Any]]) -> str:
-    """The first log-likelihood that is no usable number, by its name; impossible is one."""
-    lls = (response[0] if isinstance(response, tuple) else response for repeats in given for response in repeats)
-    return next((name for ll in lls if ll != -math.inf and (name := nonfinite_in(ll))), "")
-
-
-def _no_choice(doc: RenderedDoc, given: list[list[Any]]) -> str:
-    """Why a model has no pick among choices, empty if it has one."""
-    lls = [repeats[0][0] for repeats in given]
-    choices = doc.choices or ()
-    answered = Answered(lls[: len(choices)], (), choices, doc.gold, lls[len(choices) :])
-    return _bad_number(doc, given) or ("" if answered.usable else "-inf for every choice")
-
-
-def _understood(output: _Output, response: Any) -> Any:
+def _understood(output: OutputType, response: Any) -> Any:
     """A response as a plain value. Raises ValueError if a model answers something else."""
     try:
-        return output.response(response)
+        return output.read_response(response)
     except (TypeError, ValueError, IndexError):
         raise ValueError(f"the model answered {response!r:.80}, expected {output.expected}") from None
-
-
-def _pair(response: Any) -> tuple[float, bool]:
-    logprob, greedy = response
-    return _logprob(logprob), bool(greedy)
-
-
-def _logprob(response: Any) -> float:
-    """A number, but none of a probability clearly above 1; an infinite one is no number, which is told elsewhere."""
-    if isinstance(response, str | bytes) or _ROUNDING < (value := float(response)) < math.inf:
-        raise ValueError(response)
-    return value
-
-
-def _text(response: Any) -> str:
-    if not isinstance(response, str):
-        raise TypeError(response)
-    return str(response)
-
-
-@dataclass(frozen=True, slots=True)
-class _Output:
-    """What an output type does with responses.
-
-    `response` makes one plain, `expected` says what it should be; `scores` gives a filter's items; `unusable` names
-    what the model gave for a doc instead of a usable number, if it gave none.
-    """
-
-    response: Callable[[Any], Any]
-    expected: str
-    scores: Callable[[_Asked, Mapping[str, Metric]], Scores]
-    unusable: Callable[[RenderedDoc, list[list[Any]]], str]
-
-
-#: Sums of logarithms of probabilities may end up this far above 0.
-_ROUNDING = 1e-3
-
-_OUTPUTS: Mapping[OutputType, _Output] = MappingProxyType(
-    {
-        "multiple_choice": _Output(_pair, "(logprob of 0 or less, is_greedy)", _choice_items, _no_choice),
-        "loglikelihood": _Output(_pair, "(logprob of 0 or less, is_greedy)", _target_items, _bad_number),
-        "loglikelihood_rolling": _Output(_logprob, "a logprob of 0 or less", _rolling_items, _bad_number),
-        "generate_until": _Output(_text, "a text", _text_items, lambda doc, given: ""),
-    }
-)

@@ -15,6 +15,8 @@ from typing import Any
 from pytest_llmeval._functions import call
 from pytest_llmeval._functions import check_options
 from pytest_llmeval._functions import name_of
+from pytest_llmeval._output_types import OUTPUT_TYPES
+from pytest_llmeval._output_types import Answered
 from pytest_llmeval._scoring import choice
 from pytest_llmeval._scoring import text
 from pytest_llmeval._scoring.aggregations import AGGREGATIONS
@@ -26,7 +28,6 @@ from pytest_llmeval._task import Item
 from pytest_llmeval._task import Kind
 from pytest_llmeval._task import Metric
 from pytest_llmeval._task import MetricSpec
-from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
 
 
@@ -48,7 +49,7 @@ class Keeps:
 class Definition:
     """One metric of the format: its item for each output type that it serves, and its defaults."""
 
-    keeps: Mapping[OutputType, Keeps]
+    keeps: Mapping[str, Keeps]  # by output type
     aggregation: str
     higher_is_better: bool = True
     runs_code: bool = False
@@ -69,7 +70,7 @@ class _OwnAggregation:
             raise ValueError(f"aggregation {name} must return a number, it gave {value!r:.80}") from None
 
 
-def resolve(spec: MetricSpec, output_type: OutputType, *, processed: bool = False) -> Metric:
+def resolve(spec: MetricSpec, output_type: str, *, processed: bool = False) -> Metric:
     """The metric of an entry of `metric_list`.
 
     `processed`: the task has a `process_results`, so the name only says which of its numbers is meant. Raises
@@ -79,7 +80,7 @@ def resolve(spec: MetricSpec, output_type: OutputType, *, processed: bool = Fals
     if processed:
         return _assembled(spec, definition, "any")
     if spec.function is not None:
-        if output_type != "generate_until":
+        if not OUTPUT_TYPES[output_type].generates:
             raise ValueError(
                 f"a !function metric scores generated texts; a {output_type} task has process_results for it"
             )
@@ -119,9 +120,9 @@ def unlisted(name: str) -> Metric:
     return _assembled(MetricSpec(name), None, "any")
 
 
-def default_metrics(output_type: OutputType) -> tuple[MetricSpec, ...]:
+def default_metrics(output_type: str) -> tuple[MetricSpec, ...]:
     """The metrics of a task without a `metric_list`."""
-    return tuple(MetricSpec(name) for name in _DEFAULTS[output_type])
+    return tuple(MetricSpec(name) for name in OUTPUT_TYPES[output_type].metrics)
 
 
 def stderr(metric: Metric, items: Sequence[Item], *, bootstrap_iters: int) -> float | None:
@@ -151,7 +152,7 @@ def _assembled(spec: MetricSpec, definition: Definition | None, kind: Kind) -> M
     return Metric(spec.name, kind, AGGREGATIONS[name], higher, spec.options)
 
 
-def _unknown(name: str, definition: Definition | None, output_type: OutputType) -> str:
+def _unknown(name: str, definition: Definition | None, output_type: str) -> str:
     known = ", ".join(sorted(metric for metric, one in METRICS.items() if output_type in one.keeps))
     if definition is None:
         return f"unknown metric {name!r}; for {output_type} there are {known}"
@@ -163,7 +164,7 @@ def _bypass() -> text.TextScore:
     return lambda prediction, references: {"bypass": None}
 
 
-def _picking(picks_by: Callable[[choice.Answered], list[float]]) -> Keeps:
+def _picking(picks_by: Callable[[Answered], list[float]]) -> Keeps:
     return Keeps("right", partial(choice.picks_gold, picks_by), picks_by)
 
 
@@ -176,10 +177,10 @@ def _translated(name: str, *, higher_is_better: bool = True) -> Definition:
     return Definition({_TEXT: Keeps("texts", scorer=partial(text.translated, name))}, name, higher_is_better)
 
 
-_LL: OutputType = "loglikelihood"
-_ROLLING: OutputType = "loglikelihood_rolling"
-_CHOICE: OutputType = "multiple_choice"
-_TEXT: OutputType = "generate_until"
+_LL = "loglikelihood"
+_ROLLING = "loglikelihood_rolling"
+_CHOICE = "multiple_choice"
+_TEXT = "generate_until"
 
 _ANY = Keeps("any")
 _LABELS = Keeps("labels", choice.labels)
@@ -222,14 +223,5 @@ METRICS: Mapping[str, Definition] = MappingProxyType(
         "perplexity": Definition({_LL: Keeps("number", choice.likeliest)}, "perplexity", higher_is_better=False),
         "ter": _translated("ter", higher_is_better=False),
         "word_perplexity": Definition({_ROLLING: _PER_WORD}, "weighted_perplexity", higher_is_better=False),
-    }
-)
-
-_DEFAULTS: Mapping[OutputType, tuple[str, ...]] = MappingProxyType(
-    {
-        "loglikelihood": ("perplexity", "acc"),
-        "loglikelihood_rolling": ("word_perplexity", "byte_perplexity", "bits_per_byte"),
-        "multiple_choice": ("acc", "acc_norm"),
-        "generate_until": ("exact_match",),
     }
 )

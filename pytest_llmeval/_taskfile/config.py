@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pytest_llmeval._output_types import DEFAULT
 from pytest_llmeval._taskfile.generation import LIMIT_KEYS
 from pytest_llmeval._taskfile.sources import Modules
 from pytest_llmeval._taskfile.yaml import FunctionRef
@@ -60,7 +61,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "description": "",
     "target_delimiter": " ",
     "fewshot_delimiter": "\n\n",
-    "output_type": "generate_until",
+    "output_type": DEFAULT,
     "repeats": 1,
     "should_decontaminate": False,
 }

@@ -22,6 +22,7 @@ from jinja2 import nodes
 
 from pytest_llmeval import _template
 from pytest_llmeval._errors import TemplateError
+from pytest_llmeval._output_types import OUTPUT_TYPES
 from pytest_llmeval._plain import did_you_mean
 from pytest_llmeval._scoring import METRICS
 from pytest_llmeval._scoring import filters
@@ -164,7 +165,7 @@ def _needed(node: nodes.Node) -> set[str]:
 
 def _check_choices(task: Task) -> Iterator[_Odd]:
     choices = task.doc_to_choice.choices if task.doc_to_choice is not None else None
-    if choices is None or task.output_type != "multiple_choice":
+    if choices is None or not OUTPUT_TYPES[task.output_type].has_choices:
         return
     if task.target_delimiter[-1:].isspace() and (spaced := [choice for choice in choices if choice[0].isspace()]):
         message = f"{spaced[0]!r} begins with white space and target_delimiter ends with it: the model sees both"
@@ -182,7 +183,7 @@ def _check_choices(task: Task) -> Iterator[_Odd]:
 
 
 def _check_generation(task: Task) -> Iterator[_Odd]:
-    if task.output_type != "generate_until":
+    if not OUTPUT_TYPES[task.output_type].generates:
         if task.generation_kwargs:
             yield "generation_kwargs", f"not used: nothing is generated for output_type {task.output_type}", "warning"
         if task.unsafe_code:
@@ -200,7 +201,7 @@ def _check_repeats(task: Task) -> Iterator[_Odd]:
         what = "one is" if used == 1 else f"{used} are"
         message = f"of {task.repeats} responses to a doc {what} scored; choose by filter_list what happens to all"
         yield "repeats", message, "warning"
-    if task.output_type == "generate_until" and not generation_settings(task.generation_kwargs)["do_sample"]:
+    if OUTPUT_TYPES[task.output_type].generates and not generation_settings(task.generation_kwargs)["do_sample"]:
         yield "repeats", f"greedy decoding gives the same text {task.repeats} times; set do_sample: true", "warning"
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from pytest_llmeval._output_types import OUTPUT_TYPES
 from pytest_llmeval._task import NOTHING
 from pytest_llmeval._taskfile import typed
 from pytest_llmeval._taskfile.yaml import Value
@@ -37,7 +38,7 @@ def read_generation(entries: Mapping[str, Value], output_type: str, delimiter: s
     """
     value = typed.given(entries, "generation_kwargs")
     if value is None:
-        if output_type != "generate_until":
+        if not OUTPUT_TYPES[output_type].generates:
             return NOTHING
         return {"until": [delimiter], "max_gen_toks": MAX_GEN_TOKS, "do_sample": False, "temperature": 0.0}
     written = typed.table(value, "generation_kwargs").entries

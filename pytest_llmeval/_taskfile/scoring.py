@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 
 from pytest_llmeval import _scoring
+from pytest_llmeval._output_types import OUTPUT_TYPES
 from pytest_llmeval._scoring import filters
 from pytest_llmeval._task import TAKE_FIRST
 from pytest_llmeval._task import DocFunction
 from pytest_llmeval._task import FilterSpec
 from pytest_llmeval._task import FilterStep
 from pytest_llmeval._task import MetricSpec
-from pytest_llmeval._task import OutputType
 from pytest_llmeval._taskfile import typed
 from pytest_llmeval._taskfile.sources import Modules
 from pytest_llmeval._taskfile.yaml import FunctionRef
@@ -25,7 +25,7 @@ _METRIC_KEYS = frozenset({"metric", "aggregation", "higher_is_better", "hf_evalu
 
 
 def read_metrics(
-    entries: Mapping[str, Value], output_type: OutputType, modules: Modules, *, own_results: bool
+    entries: Mapping[str, Value], output_type: str, modules: Modules, *, own_results: bool
 ) -> tuple[MetricSpec, ...]:
     """The metrics of a task; those of its output type if it lists none.
 
@@ -92,10 +92,10 @@ def _aggregation(value: Value | None, key: str, modules: Modules) -> str | DocFu
     return typed.one_of(value, key, _scoring.AGGREGATIONS)
 
 
-def _check_metric(spec: MetricSpec, output_type: OutputType, table: Table, key: str) -> None:
+def _check_metric(spec: MetricSpec, output_type: str, table: Table, key: str) -> None:
     hub = typed.given(table.entries, "hf_evaluate")
     # Only generations are handed to a metric function; elsewhere the key changes nothing.
-    if hub is not None and typed.flag(hub, f"{key}.hf_evaluate") and output_type == "generate_until":
+    if hub is not None and typed.flag(hub, f"{key}.hf_evaluate") and OUTPUT_TYPES[output_type].generates:
         raise typed.wrong(hub, f"{key}.hf_evaluate", "metric scripts from a hub are not run; write a !function metric")
     try:
         _scoring.resolve(spec, output_type)

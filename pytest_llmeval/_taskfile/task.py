@@ -8,12 +8,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 from typing import TypeAlias
-from typing import get_args
 
 from pytest_llmeval._errors import TaskFileError
+from pytest_llmeval._output_types import DEFAULT
+from pytest_llmeval._output_types import OUTPUT_TYPES
 from pytest_llmeval._plain import did_you_mean
 from pytest_llmeval._task import NOTHING
-from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import typed
 from pytest_llmeval._taskfile.config import CONFIG_KEYS
@@ -32,8 +32,6 @@ from pytest_llmeval._taskfile.yaml import Value
 from pytest_llmeval._taskfile.yaml import data
 
 
-OUTPUT_TYPES: tuple[OutputType, ...] = get_args(OutputType)
-
 #: Gate entries as written, each with its line.
 Gates: TypeAlias = tuple[tuple[str | Mapping[str, Any], int], ...]
 
@@ -51,18 +49,6 @@ _UNSUPPORTED: Mapping[str, str] = {
     "use_prompt": "promptsource prompts are not supported; write doc_to_text and doc_to_target",
 }
 
-#: What each output type cannot do without.
-_NEEDED: Mapping[OutputType, Mapping[str, str]] = {
-    "multiple_choice": {
-        "doc_to_text": "the prompt of a doc",
-        "doc_to_choice": "the options of a doc",
-        "doc_to_target": "the index or the text of the right option",
-    },
-    "loglikelihood": {"doc_to_text": "the context of a doc", "doc_to_target": "the text to be scored after it"},
-    "loglikelihood_rolling": {"doc_to_target": "the text to be scored"},
-    "generate_until": {"doc_to_text": "the prompt of a doc", "doc_to_target": "the right answer"},
-}
-
 
 def check_keys(entries: Mapping[str, Value], known: frozenset[str] = TASK_KEYS) -> None:
     """Refuse keys that the format does not have, or that this package does not serve."""
@@ -78,7 +64,7 @@ def build_task(table: Table, modules: Modules) -> Task:
     home, fields = table.path, FieldReader(table.path, modules)
     # Null takes back what an include said.
     entries = {key: value for key, value in table.entries.items() if not typed.is_null(value)}
-    output_type: OutputType = read(entries, "output_type", _output_type) or "generate_until"
+    output_type = read(entries, "output_type", partial(typed.one_of, choices=OUTPUT_TYPES)) or DEFAULT
     _check_complete(entries, output_type, home)
     # An empty delimiter is one as well.
     delimiter, target_delimiter = (read(entries, f"{kind}_delimiter", typed.text) for kind in ("fewshot", "target"))
@@ -123,10 +109,10 @@ def build_task(table: Table, modules: Modules) -> Task:
     )
 
 
-def _check_complete(entries: Mapping[str, Value], output_type: OutputType, home: Path) -> None:
+def _check_complete(entries: Mapping[str, Value], output_type: str, home: Path) -> None:
     """Raise TaskFileError for the first missing entry without which the task cannot be evaluated."""
     read(entries, "should_decontaminate", typed.flag)
-    needed = {"task": "the name of the task"} | dict(_NEEDED[output_type])
+    needed = {"task": "the name of the task"} | dict(OUTPUT_TYPES[output_type].needed)
     if "process_results" in entries:
         # Such a task may read the right answer from the doc itself.
         needed.pop("doc_to_target", None)
@@ -137,10 +123,6 @@ def _check_complete(entries: Mapping[str, Value], output_type: OutputType, home:
             raise TaskFileError(home, f"missing: {meaning}", key=key)
     if "test_split" not in entries and "validation_split" not in entries:
         raise TaskFileError(home, "missing: the split to evaluate (or validation_split)", key="test_split")
-
-
-def _output_type(value: Value, key: str) -> OutputType:
-    return typed.one_of(value, key, OUTPUT_TYPES)
 
 
 def _dataset_kwargs(value: Value, key: str) -> Mapping[str, Any]:

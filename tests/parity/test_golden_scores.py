@@ -24,7 +24,6 @@ from pytest_llmeval._task import FilterStep
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import GroupMetric
 from pytest_llmeval._task import MetricSpec
-from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
 
 
@@ -38,7 +37,7 @@ GSM8K_FILTERS = (
 )
 
 #: Set -> output type, metrics, filters.
-SETS: dict[str, tuple[OutputType, tuple[MetricSpec, ...], tuple[FilterSpec, ...]]] = {
+SETS: dict[str, tuple[str, tuple[MetricSpec, ...], tuple[FilterSpec, ...]]] = {
     "csqa0": ("multiple_choice", (MetricSpec("acc"),), (TAKE_FIRST,)),
     "mmlu5": ("multiple_choice", (MetricSpec("acc"),), (TAKE_FIRST,)),
     "arc_c0": ("multiple_choice", (), (TAKE_FIRST,)),

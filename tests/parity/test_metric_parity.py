@@ -27,7 +27,6 @@ from pytest_llmeval._scoring import summarize_group
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import GroupMetric
 from pytest_llmeval._task import MetricSpec
-from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
 
 
@@ -55,7 +54,7 @@ CHOICE_METRICS = [
 
 
 def their_items(
-    output_type: OutputType,
+    output_type: str,
     metrics: Mapping[str, Mapping[str, Any]],
     results: Sequence[Any],
     target: Any,
@@ -82,7 +81,7 @@ def their_items(
 
 
 def our_items(
-    output_type: OutputType,
+    output_type: str,
     metrics: Mapping[str, Mapping[str, Any]],
     results: Sequence[Any],
     references: Sequence[str] = (),

@@ -22,13 +22,10 @@ from pytest_llmeval._task import FilterStep
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import GroupMetric
 from pytest_llmeval._task import MetricSpec
-from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
 
 
-def task(
-    output_type: OutputType = "multiple_choice", *metrics: str | MetricSpec, name: str = "t", **fields: Any
-) -> Task:
+def task(output_type: str = "multiple_choice", *metrics: str | MetricSpec, name: str = "t", **fields: Any) -> Task:
     specs = tuple(MetricSpec(one) if isinstance(one, str) else one for one in metrics)
     return Task(name, Path(f"{name}.yaml"), output_type, None, None, metrics=specs, **fields)
 

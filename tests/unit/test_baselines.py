@@ -32,14 +32,13 @@ from pytest_llmeval._scoring import summarize_task
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Field
 from pytest_llmeval._task import MetricSpec
-from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
 
 
 PATH = Path("b/t.txt")
 
 
-def task(output_type: OutputType = "multiple_choice", *metrics: str, **more: Any) -> Task:
+def task(output_type: str = "multiple_choice", *metrics: str, **more: Any) -> Task:
     text = Field("doc_to_text", text="{{q}}")
     specs = tuple(MetricSpec(name) for name in metrics or ("acc",))
     return Task("t", Path("t.yaml"), output_type, text, text, metrics=specs, test_split="test", version=1.0, **more)

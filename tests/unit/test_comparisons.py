@@ -30,7 +30,6 @@ from pytest_llmeval._task import Field
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import GroupMetric
 from pytest_llmeval._task import MetricSpec
-from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts import Changes
 from pytest_llmeval._verdicts import GateData
@@ -45,7 +44,7 @@ from pytest_llmeval._verdicts import judge
 PATH = Path("t.yaml")
 
 
-def task(*metrics: str, kind: OutputType = "multiple_choice", name: str = "t", **more: Any) -> Task:
+def task(*metrics: str, kind: str = "multiple_choice", name: str = "t", **more: Any) -> Task:
     text = Field("doc_to_text", text="{{q}}")
     specs = tuple(MetricSpec(metric, higher_is_better=more.pop("higher", None)) for metric in metrics or ("acc",))
     return Task(name, PATH, kind, text, text, metrics=specs, test_split="test", **more)

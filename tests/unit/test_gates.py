@@ -28,7 +28,6 @@ from pytest_llmeval._task import FilterSpec
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import GroupMetric
 from pytest_llmeval._task import MetricSpec
-from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
 
 
@@ -44,7 +43,7 @@ def essence(gate: Gate) -> tuple[object, ...]:
 
 
 def task(
-    output_type: OutputType = "multiple_choice",
+    output_type: str = "multiple_choice",
     *,
     name: str = "t",
     filters: tuple[str, ...] = ("none",),

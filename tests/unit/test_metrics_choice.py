@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from pytest_llmeval._output_types import NO_CHOICE
+from pytest_llmeval._output_types import Answered
+from pytest_llmeval._output_types import pick
 from pytest_llmeval._scoring import METRICS
-from pytest_llmeval._scoring import NO_CHOICE
-from pytest_llmeval._scoring import Answered
-from pytest_llmeval._scoring import choice_scores
-from pytest_llmeval._scoring import pick
 from pytest_llmeval._scoring import probabilities
 from pytest_llmeval._scoring import resolve
 from pytest_llmeval._task import MetricSpec
@@ -35,7 +34,12 @@ def scores(
     unconditional: Sequence[float] = (),
 ) -> dict[str, Any]:
     answered = Answered(lls, greedy or [False] * len(lls), choices, gold, unconditional)
-    return choice_scores(answered, [resolve(MetricSpec(name), "multiple_choice") for name in metrics])
+    found = {}
+    for name in metrics:
+        item = resolve(MetricSpec(name), "multiple_choice").item
+        assert item is not None
+        found[name] = item(answered)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -132,8 +136,8 @@ def test_mutual_information_of_the_impossible(
     lls: list[float], unconditional: list[float], right: float, usable: bool
 ) -> None:
     answered = Answered(lls, [False, False], ["a", "b"], [1], unconditional)
-    metric = resolve(MetricSpec("acc_mutual_info"), "multiple_choice")
-    assert choice_scores(answered, [metric]) == {"acc_mutual_info": right}
+    found = scores(lls, ["a", "b"], [1], "acc_mutual_info", unconditional=unconditional)
+    assert found == {"acc_mutual_info": right}
     assert answered.usable is usable
 
 

@@ -14,7 +14,6 @@ from pytest_llmeval._scoring import METRICS
 from pytest_llmeval._scoring import default_metrics
 from pytest_llmeval._scoring import resolve
 from pytest_llmeval._task import MetricSpec
-from pytest_llmeval._task import OutputType
 
 
 @pytest.mark.parametrize(
@@ -26,7 +25,7 @@ from pytest_llmeval._task import OutputType
         ("generate_until", ["exact_match"]),
     ],
 )
-def test_defaults(output_type: OutputType, names: list[str]) -> None:
+def test_defaults(output_type: str, names: list[str]) -> None:
     assert [spec.name for spec in default_metrics(output_type)] == names
     for spec in default_metrics(output_type):
         resolve(spec, output_type)
@@ -45,7 +44,7 @@ def test_defaults(output_type: OutputType, names: list[str]) -> None:
         ("ter", "generate_until", "texts", False),
     ],
 )
-def test_known_metrics(name: str, output_type: OutputType, kind: str, higher_is_better: bool) -> None:
+def test_known_metrics(name: str, output_type: str, kind: str, higher_is_better: bool) -> None:
     metric = resolve(MetricSpec(name), output_type)
     assert (metric.name, metric.kind, metric.higher_is_better) == (name, kind, higher_is_better)
     assert resolve(MetricSpec(name, higher_is_better=not higher_is_better), output_type).higher_is_better is not (
@@ -109,7 +108,7 @@ def test_known_metrics(name: str, output_type: OutputType, kind: str, higher_is_
         ),
     ],
 )
-def test_what_is_refused(spec: MetricSpec, output_type: OutputType, reason: str) -> None:
+def test_what_is_refused(spec: MetricSpec, output_type: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         resolve(spec, output_type)
 

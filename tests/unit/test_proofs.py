@@ -30,7 +30,6 @@ from pytest_llmeval._task import Field
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import GroupMetric
 from pytest_llmeval._task import MetricSpec
-from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts import GateData
 from pytest_llmeval._verdicts import Proof
@@ -53,7 +52,7 @@ OPERATORS = (">=", ">", "<=", "<")
 CERTAIN = 1.0
 
 
-def task(name: str = "t", metric: str = "acc", kind: OutputType = "multiple_choice", **more: Any) -> Task:
+def task(name: str = "t", metric: str = "acc", kind: str = "multiple_choice", **more: Any) -> Task:
     text = Field("doc_to_text", text="{{q}}")
     return Task(name, PATH, kind, text, text, metrics=(MetricSpec(metric),), test_split="test", **more)
 

@@ -19,14 +19,13 @@ from pytest_llmeval._scoring import score_doc
 from pytest_llmeval._task import FilterSpec
 from pytest_llmeval._task import FilterStep
 from pytest_llmeval._task import MetricSpec
-from pytest_llmeval._task import OutputType
 from pytest_llmeval._task import Task
 
 
 NAN, INF = math.nan, math.inf
 
 
-def task(output_type: OutputType, *metrics: str | MetricSpec, **fields: Any) -> Task:
+def task(output_type: str, *metrics: str | MetricSpec, **fields: Any) -> Task:
     specs = tuple(MetricSpec(one) if isinstance(one, str) else one for one in metrics)
     return Task("t", Path("t.yaml"), output_type, None, None, metrics=specs, **fields)
 
@@ -75,7 +74,7 @@ def test_nan_of_the_unconditional_requests_is_counted_too() -> None:
 
 
 @pytest.mark.parametrize("output_type", ["loglikelihood", "loglikelihood_rolling"])
-def test_nan_of_a_text_is_counted(output_type: OutputType) -> None:
+def test_nan_of_a_text_is_counted(output_type: str) -> None:
     answer = NAN if output_type == "loglikelihood_rolling" else Loglikelihood(NAN, True)
     result = score_doc(task(output_type), 0, doc(references=("a b",)), [[answer]])
     assert result.nonfinite == "NaN"
@@ -88,7 +87,7 @@ def test_nan_of_a_text_is_counted(output_type: OutputType) -> None:
     ("output_type", "metric"), [("loglikelihood", "perplexity"), ("loglikelihood_rolling", "bits_per_byte")]
 )
 def test_a_text_that_is_impossible_has_a_number_and_one_that_is_certain_beyond_all_has_none(
-    output_type: OutputType, metric: str
+    output_type: str, metric: str
 ) -> None:
     for ll, nonfinite in ((-INF, ""), (INF, "inf")):
         answer = ll if output_type == "loglikelihood_rolling" else Loglikelihood(ll, False)
@@ -437,7 +436,7 @@ def test_a_text_filter_leaves_nothing_of_a_loglikelihood(steps: tuple[FilterStep
         ("generate_until", ["a"], r"the model answered \['a'\], expected a text"),
     ],
 )
-def test_a_model_that_answers_something_else(output_type: OutputType, response: Any, expected: str) -> None:
+def test_a_model_that_answers_something_else(output_type: str, response: Any, expected: str) -> None:
     result = score_doc(task(output_type), 0, doc(references=("x",)), [[response]])
     with pytest.raises(ValueError, match=expected):
         raise ValueError(result.error)
