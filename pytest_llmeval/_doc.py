@@ -1,4 +1,4 @@
-"""A doc worked out, and a call of a model, as frozen values."""
+"""The values between data and model: a rendered doc, and an instance, which is one call of a model."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from pytest_llmeval._task import DocData
 
 RequestKind: TypeAlias = Literal["loglikelihood", "loglikelihood_rolling", "generate_until"]
 
-#: Renders chat messages (``{"role": ..., "content": ...}``) to a prompt. The flag asks for the header of a
-#: new reply; without it the last message, an assistant's, is left open for the model to continue.
+#: Renders chat messages (``{"role": ..., "content": ...}``) to a prompt. The flag adds the header of a new reply;
+#: without it the last message, the assistant's, stays open for the model to continue.
 ChatTemplate: TypeAlias = Callable[[list[dict[str, str]], bool], str]
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedDoc:
-    """One doc with every field of its task worked out, once, with its type.
+    """One doc with every field of its task evaluated once, each value with its type.
 
     `text`: the prompt of the doc itself, without description and examples. `choices`: the option texts, None
     where the task has none. `gold`: indices of the right choices, empty where none applies. `references`: the
-    right answers as texts: what a generation is compared with, what a loglikelihood or rolling task scores.
-    `target` is doc_to_target as it came, for sample files. `inputs`: where the options stand in the context
-    (one context per option, one shared continuation), those texts; else None. `problem`: why the doc cannot
-    be scored (gold out of range, an empty choice); such a doc is an error, not a wrong answer.
+    right answers as texts, which a generation is compared with and a loglikelihood or rolling task scores.
+    `target`: the value of doc_to_target as it is, for sample files. `inputs`: the contexts, one per option, of a task
+    whose options are contexts with one shared continuation; else None. `problem`: the reason why the doc cannot be
+    scored (gold out of range, an empty choice); such a doc is an error, not a wrong answer.
     """
 
     index: int
@@ -45,8 +45,8 @@ class RenderedDoc:
 class Instance:
     """One call of a model: `arguments` are those of the `LM` method named by `kind`.
 
-    `index` tells the distinct requests of a doc apart (choice 0, 1, ..., then the unconditional ones), `repeat`
-    the samples of one request.
+    `index` numbers the distinct requests of a doc (choice 0, 1, ..., then the unconditional ones), `repeat` the samples
+    of one request.
     """
 
     kind: RequestKind
@@ -58,5 +58,5 @@ class Instance:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What of it the model reads: context and continuation, without generation settings."""
+        """The texts among the arguments: context and continuation, without generation settings."""
         return tuple(argument for argument in self.arguments if isinstance(argument, str))

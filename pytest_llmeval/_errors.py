@@ -1,9 +1,9 @@
-"""What can go wrong through no fault of this package.
+"""The exceptions for mistakes of users and faults of their files, models and machines.
 
-    LLMEvalError                 base of all: one message that names place, value and mend
+    LLMEvalError                 base of all: one message that names place, value and remedy
     |-- TaskFileError            a task or group YAML cannot be read as what it claims to be
-    |-- DataError                a data set, split or doc cannot be had or used
-    |-- TemplateError            a template cannot be rendered from the doc it is given
+    |-- DataError                a data set, split or doc cannot be found or used
+    |-- TemplateError            a template cannot be rendered for a doc
     |-- ModelError               a model cannot be loaded, or cannot serve a request
     |-- SettingError             an option or ini value is wrong (a usage error, exit code 4)
     |-- BaselineError            a baseline file cannot be used, or nothing in it can be compared
@@ -18,7 +18,7 @@ from pathlib import Path
 
 
 class LLMEvalError(Exception):
-    """Base class. ``str(error)`` is a complete message: place, what is wrong, and the mend.
+    """Base class. ``str(error)`` is a complete message: place, what is wrong, and the remedy.
 
     ::
 
@@ -30,7 +30,7 @@ class LLMEvalError(Exception):
 
 
 class LLMEvalWarning(UserWarning):
-    """Something about a task file that works, but hardly as meant. An error under ``--llmeval-strict``."""
+    """Something in a task file that works, but probably not as intended. An error under ``--llmeval-strict``."""
 
 
 class TaskFileError(LLMEvalError):
@@ -69,7 +69,7 @@ class SettingError(LLMEvalError):
 
 
 class BaselineError(LLMEvalError):
-    """A baseline file is damaged, of another format, or not to be compared with; the message names it."""
+    """A baseline file is damaged, of another format, or cannot be compared with; the message names it."""
 
     def __init__(self, path: Path, message: str, *, line: int | None = None) -> None:
         super().__init__(f"{path}{'' if line is None else f':{line}'}: {message}")
@@ -77,4 +77,4 @@ class BaselineError(LLMEvalError):
 
 
 class SandboxError(LLMEvalError):
-    """Generated code was to be run, and this machine or this session does not allow it safely."""
+    """Generated code cannot be run safely on this machine or in this session."""

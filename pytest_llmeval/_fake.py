@@ -1,4 +1,4 @@
-"""A model without a model: it answers from tables or functions, for tests, examples and dry runs."""
+"""A model that answers from tables or functions: for tests, examples and dry runs."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ Answer = TypeVar("Answer")
 Messages: TypeAlias = Sequence[Mapping[str, str]]
 
 
-def _every_byte_costs_one(_context: str, continuation: str) -> float:
+def _minus_bytes(_context: str, continuation: str) -> float:
     return -float(len(continuation.encode()))
 
 
-def _shouts_the_role(messages: Messages, add_generation_prompt: bool) -> str:
+def _tagged_roles(messages: Messages, add_generation_prompt: bool) -> str:
     turns = "".join(f"<{message['role']}>{message['content']}\n" for message in messages)
     return turns + "<assistant>" if add_generation_prompt else turns.removesuffix("\n")
 
 
 @dataclass
 class FakeLM:
-    """Answers every request from what it is given, and keeps what it was asked in `calls`.
+    """A model that answers from the functions or tables it is given; `calls` records the requests.
 
     `loglikelihood_of`: a function of (context, continuation), or a table by that pair or by the continuation
-    alone; an answer is a log-probability or a whole (log-probability, is_greedy) tuple. Without it every byte
-    of a continuation costs one nat. `text_of`: a function of (context, `GenerationKwargs`), a table by context,
-    or one text for all; stop strings are cut as a real model's are. `rolling_of`: a function of the text, or a
-    table; without it ``loglikelihood_of("", text)``. A request that a table lacks is a ModelError. ::
+    alone; an answer is a log-probability or a (log-probability, is_greedy) tuple. By default the log-probability is
+    -1 per byte of the continuation. `text_of`: a function of (context, `GenerationKwargs`), a table by context,
+    or one text for all contexts, cut at stop strings. `rolling_of`: a function of the text, or a
+    table; by default ``loglikelihood_of("", text)``. A request that a table lacks raises ModelError. ::
 
         lm = FakeLM(loglikelihood_of={" yes": -0.7, " no": -1.2}, text_of="The answer is 4\\n")
         assert lm.loglikelihood([("Is it?", " yes")])[0].logprob == -0.7
     """
 
-    loglikelihood_of: Callable[[str, str], Any] | Mapping[Any, Any] = _every_byte_costs_one
+    loglikelihood_of: Callable[[str, str], Any] | Mapping[Any, Any] = _minus_bytes
     text_of: Callable[[str, GenerationKwargs], str] | Mapping[str, str] | str = ""
     rolling_of: Callable[[str], float] | Mapping[str, float] | None = None
-    chat_template: Callable[[Messages, bool], str] = _shouts_the_role
+    chat_template: Callable[[Messages, bool], str] = _tagged_roles
     name: str = "fake"
     fingerprint: str | None = None
     max_length: int = 2048
@@ -94,7 +94,7 @@ class FakeLM:
 
 
 def _look_up(table: Mapping[Any, Any], *keys: Any) -> Any:
-    """The entry of the first key that the table has."""
+    """Return the entry of the first key that the table has. Raises ModelError if it has none of them."""
     for key in keys:
         if key in table:
             return table[key]

@@ -1,13 +1,12 @@
-"""Calling what a task's ``!function`` names: a failure in it is the task's, and says where.
+"""The functions of a task (``!function``), and the options of filters and metrics.
 
-Such a function is the user's code. Whatever it raises becomes one TaskFileError with its file, line and name.
-
-Options of filters and metrics, checked against the signature of the function that takes them.
+A ``!function`` is the user's code: an exception in it becomes one TaskFileError with its file, line and name.
 """
 
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Callable
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -17,22 +16,31 @@ from pytest_llmeval._errors import TaskFileError
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """The name under which a function is shown, and under which a metric made of it is reported."""
+    """Return the name of a function in messages, which is also that of a metric made of it."""
     return str(getattr(function, "__name__", None) or type(function).__name__)
 
 
 def call(function: Callable[..., Any], role: str, *args: Any, **kwargs: Any) -> Any:
-    """`function(*args, **kwargs)`. `role` is the YAML key it serves, for the message."""
+    """Return ``function(*args, **kwargs)`` of a task's function.
+
+    `role`: the YAML key that names the function, and the doc or split it is called for. Raises TaskFileError with the
+    file of the function, the line that failed, the role, and the exception.
+    """
     try:
         return function(*args, **kwargs)
     except Exception as error:
-        path, line = _place(function, error)
-        reason = f"{name_of(function)} raised {type(error).__name__}: {error}"
-        raise TaskFileError(path, reason, line=line, key=role) from error
+        name = name_of(function)
+        try:
+            path = inspect.getsourcefile(function) or name
+        except TypeError:
+            path = name
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+        message = f"{name} raised {type(error).__name__}: {error}"
+        raise TaskFileError(path, message, line=lines[-1] if lines else None, key=role) from error
 
 
 def accepts(function: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
-    """Whether the signature takes these arguments; True where a function has none to inspect."""
+    """Return True if the signature takes these arguments, or if the function has none to inspect."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -44,23 +52,8 @@ def accepts(function: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
     return True
 
 
-def _place(function: Callable[..., Any], error: Exception) -> tuple[str, int | None]:
-    """The file of a function, and the line of that file on which it failed, if it did there."""
-    try:
-        path = inspect.getsourcefile(function) or name_of(function)
-    except TypeError:
-        return name_of(function), None
-    line = None
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == path:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return path, line
-
-
 def check_options(owner: str, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """Raises ValueError, beginning with `owner`, if an option is unknown, missing, or not of the annotated type.
+    """Raise ValueError, beginning with `owner`, if an option is unknown, missing, or not of the annotated type.
 
     `function` takes its options as keywords, annotated with the types named in `_TYPES`.
     """
@@ -88,7 +81,7 @@ def _are_whole(value: Any) -> bool:
     return _is_whole(value) or (isinstance(value, list | tuple) and len(value) > 0 and all(map(_is_whole, value)))
 
 
-#: By annotation, as it is written: whether a value is of the type, and the type in words.
+#: By annotation, as it is written: a test of the type, and the type in words.
 _TYPES: Mapping[str, tuple[Callable[[Any], bool], str]] = MappingProxyType(
     {
         "Any": (lambda value: True, "anything"),

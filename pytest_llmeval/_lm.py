@@ -1,10 +1,8 @@
-"""The seam between tasks and models: three methods on lists of values.
+"""The interface between tasks and models: three methods on lists of values.
 
-The engine knows nothing about tasks, and tasks know nothing about tensors. A model is anything with the three
-methods of `LM`; what is richer than the protocol asks for (`Loglikelihood.truncated`, `Generation`) is used
-where it is there.
-
-Where a generated text ends.
+The engine knows nothing about tasks, and tasks know nothing about tensors. Any object with the three methods of `LM`
+is a model; answers that hold more than the protocol requires (`Loglikelihood.truncated`, `Generation`) are used where
+a model gives them.
 """
 
 from __future__ import annotations
@@ -25,11 +23,11 @@ FinishReason = Literal["stop", "eos", "length"]
 
 
 class Loglikelihood(tuple[float, bool]):
-    """Answer to a loglikelihood request: the pair that the protocol asks for, with names.
+    """The answer to a loglikelihood request: the pair that the protocol requires, with names.
 
     `logprob`: natural log of P(continuation | context), summed over tokens in float32 or better.
-    `is_greedy`: every token of the continuation is the most likely one.
-    `truncated`: the context lost its left end to fit the model's window.
+    `is_greedy`: every token of the continuation is the most likely one at its place.
+    `truncated`: the context was cut at its left end to fit the model's window.
     """
 
     truncated: bool
@@ -49,7 +47,7 @@ class Loglikelihood(tuple[float, bool]):
 
 
 class Generation(str):
-    """A generated text, without its stop string; `finish_reason` says what ended it."""
+    """A generated text without its stop string; `finish_reason`: a stop string, an end token, or the length."""
 
     finish_reason: FinishReason
     truncated: bool
@@ -63,10 +61,10 @@ class Generation(str):
 
 @dataclass(frozen=True, slots=True)
 class GenerationKwargs:
-    """How to continue a text.
+    """The settings of one generation.
 
     `until`: stop strings; the text ends before the first that occurs. `max_gen_toks`: most new tokens.
-    `temperature` is used only with `do_sample`. `seed` and `repeat` tell the samples of one prompt apart:
+    `temperature` is used only with `do_sample`. `seed` and `repeat` distinguish the samples of one prompt:
     equal values give equal texts. `extra` holds every other key of the task's `generation_kwargs`, for the backend.
     """
 
@@ -83,35 +81,35 @@ class GenerationKwargs:
 
 @runtime_checkable
 class LM(Protocol):
-    """A language model. Answers come in the order of the requests.
+    """A language model. Answers are in the order of the requests.
 
     Optional members, used where present: `fingerprint: str`, `max_length: int`, `name: str`,
     `apply_chat_template(messages, add_generation_prompt) -> str`, `prepare()`, `close()`,
-    `on_progress: Callable[[int, int], None] | None` (settable), called with requests done and asked for,
+    `on_progress: Callable[[int, int], None] | None` (settable), called with the numbers of requests done and in all,
     `usage() -> Mapping[str, int]`, the `tokens` read so far and the `peak_memory` in bytes, and
-    `describe() -> Mapping[str, Any]`, what result files say of the model: ``model`` and ``tokenizer`` hold facts by
-    name, ``chat_template`` is its text. `twins(dtype: str | None) -> Iterator[LM]`, for --llmeval-noise, yields the
-    same model computing otherwise, each with a `name` that says how: the same answers up to rounding, with other
-    requests in a pass, and last in the dtype named, if one is. One is used at a time, before the next is asked for.
+    `describe() -> Mapping[str, Any]`, facts for result files: ``model`` and ``tokenizer`` hold facts by name,
+    ``chat_template`` is its text. `recomputed(dtype: str | None) -> Iterator[LM]`, for --llmeval-noise, yields models
+    with the same weights that compute in another way, which their `name` says: with other requests in a pass, and last
+    in `dtype` if that is given. Their answers are equal up to rounding. Each is used before the next is requested.
     """
 
     def loglikelihood(self, requests: Sequence[tuple[str, str]]) -> Sequence[tuple[float, bool]]:
-        """log P(continuation | context) and whether greedy decoding would write it, for each pair."""
+        """Return log P(continuation | context), and whether greedy decoding would write it, for each pair."""
         ...
 
     def loglikelihood_rolling(self, requests: Sequence[str]) -> Sequence[float]:
-        """log P(text) of each whole text, every token predicted exactly once."""
+        """Return log P(text) of each whole text, every token predicted exactly once."""
         ...
 
     def generate_until(self, requests: Sequence[tuple[str, GenerationKwargs]]) -> Sequence[str]:
-        """A continuation of each context, which ends before the first stop string."""
+        """Return a continuation of each context, which ends before the first stop string."""
         ...
 
 
 def cut_at_stops(text: str, stops: Iterable[str]) -> str:
-    """The text before the first stop string that occurs in it. An empty stop string stops nothing.
+    """Return the text before the first stop string that occurs in it. Empty stop strings are ignored.
 
-    Of stop strings that overlap in the text the one named first wins, as in lm_eval.
+    Of stop strings that overlap in the text, the one named first applies, as in lm_eval.
 
     >>> cut_at_stops("a\\nb.c", [".", "\\n"])
     'a'

@@ -24,9 +24,9 @@ _AS_THEY_ARE = frozenset({bool, int, float, str, type(None)})
 
 
 def plain(value: Any) -> Any:
-    """A value as str, int, float, bool, None, lists and dicts: no numpy, no torch, no subclasses.
+    """Return a value as str, int, float, bool, None, lists and dicts: no numpy, no torch, no subclasses.
 
-    Raises TypeError for what has no such form (sets, objects of other classes).
+    Raises TypeError for a value without such a form (sets, objects of other classes).
     """
     if type(value) in _AS_THEY_ARE:
         return value
@@ -43,7 +43,7 @@ def plain(value: Any) -> Any:
 
 
 def plain_or_text(value: Any) -> Any:
-    """The same for showing: what has no plain form is shown by its text."""
+    """Return `plain(value)`, or the text of a value that has no plain form."""
     try:
         return plain(value)
     except TypeError:
@@ -75,7 +75,7 @@ class BoundedCache(Generic[Key, Value]):
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """Unicode as it is, NaN and infinities by these names, other objects as numbers, lists or their text.
+    """Return a value as JSON: Unicode as it is, NaN and infinities by name, other objects as number, list or text.
 
     A lone surrogate has no UTF-8 form: a text that holds one is written with escapes.
     """
@@ -88,7 +88,7 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
 
 
 def hash_of(text: str) -> str:
-    """SHA-256 in hexadecimal."""
+    """Return the SHA-256 of a text, in hexadecimal."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -144,7 +144,7 @@ def write_whole(path: Path, pieces: Iterable[str]) -> None:
 
 
 def texts(value: Any) -> Any:
-    """Nested lists with every leaf as text: readers get columns of one type."""
+    """Return nested lists with every leaf as text, so that readers get columns of one type."""
     return [texts(item) for item in value] if isinstance(value, list | tuple) else str(value)
 
 

@@ -1,6 +1,6 @@
-"""What is known after a doc was answered, and after all docs of a task were.
+"""The results of docs and the summaries of tasks.
 
-These are plain values: they cross process borders (xdist) and end up in reports, so they hold str, int, float,
+These are plain values: they cross process borders (xdist) and are written to reports, so they hold str, int, float,
 bool, None, lists and dicts only, never a numpy or torch scalar.
 """
 
@@ -19,12 +19,12 @@ from pytest_llmeval._task import Item
 
 
 def number_name(number: float) -> str:
-    """How a number that is not finite is called in messages: NaN, inf or -inf."""
+    """Return the name of a number that is not finite, as messages show it: NaN, inf or -inf."""
     return "NaN" if math.isnan(number) else f"{number:g}"
 
 
 def nonfinite_in(item: Item) -> str:
-    """The first number of an item that is not finite, by its name; empty if there is none."""
+    """Return the name of the first number of an item that is not finite; empty if all are finite."""
     if isinstance(item, list | tuple):
         return next(filter(None, map(nonfinite_in, item)), "")
     return number_name(item) if isinstance(item, float) and not math.isfinite(item) else ""
@@ -32,9 +32,9 @@ def nonfinite_in(item: Item) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DocKey:
-    """By what a doc is found again in another run: a hash of its columns, and one of all that was sent for it.
+    """The identity of a doc across runs: a hash of its columns (`doc`), and one of all requests made for it (`prompt`).
 
-    `cluster` tells docs apart that share something (a passage), where the task names the column.
+    `cluster`: the value that docs of a cluster share (a passage), where the task names the column.
     """
 
     doc: str
@@ -44,11 +44,11 @@ class DocKey:
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """What a model chose of a doc's options: its index, the right ones, and by how much (log-probability).
+    """The option that a model chose for a doc.
 
-    `index` is -1 where there is no choice (NaN); `margin`, to the second best, is infinite where only one option
-    is possible. `margins` are those of metrics that pick by other values (``acc_norm``: log-probability per
-    character), in the unit of these.
+    `index`: the chosen option, -1 where there is none (NaN). `gold`: the right options. `margin`: the difference in
+    log-probability to the second best option, infinite where only one option is possible. `margins`: by metric, for
+    those that choose by other values (``acc_norm``: log-probability per character), in the unit of these values.
     """
 
     index: int
@@ -57,21 +57,21 @@ class Pick:
     margins: Mapping[str, float] = NOTHING
 
     def margin_by(self, metric: str) -> float | None:
-        """The margin of what a metric picks; None if that is not known."""
+        """Return the margin by the values of a metric; None if it is not known."""
         return self.margin if metric == "acc" else self.margins.get(metric)
 
 
 @dataclass(frozen=True, slots=True)
 class DocResult:
-    """One evaluated doc.
+    """The result of one doc.
 
-    `scores[filter][metric]` is the doc's item for that metric. `correct` is the judgement shown as the item's
-    outcome: the first 0/1 metric of the first filter, None if the task has none. `nonfinite` is what the model gave
-    instead of a usable number ("NaN"), empty if it gave one: such a doc is never right and no gate passes over it.
-    `truncated` counts requests whose context lost its left end; `cut_off` counts generations that ended by length.
-    `tied`: several choices are the likeliest, of which the first is taken. `sample` holds what `--llmeval-output`
-    writes, only if asked for. `error` is set when the doc could not be evaluated; it then has no scores. `key` and
-    `pick` are there where settings ask for keys, `pick` for multiple choice only.
+    `scores[filter][metric]`: the doc's item for that metric. `correct`: the outcome of the doc's pytest item, which is
+    the first 0/1 metric of the first filter; None if the task has none. `nonfinite`: the model's answer where it is not
+    a usable number ("NaN"), else empty; such a doc is never right, and no gate passes with it. `truncated`: number of
+    requests whose context was cut. `cut_off`: number of generations that ended by length. `tied`: several choices have
+    the highest score, of which the first is taken. `sample`: the rows for `--llmeval-output`, if that is given.
+    `error`: the reason why the doc could not be evaluated; it then has no scores. `key` and `pick`: set where the
+    settings ask for keys, `pick` for multiple choice only.
     """
 
     doc: int
@@ -116,9 +116,9 @@ class DocResult:
 
 @dataclass(frozen=True, slots=True)
 class MetricValue:
-    """An aggregated metric. `stderr` is None where it is not defined (one doc, or no formula): shown as N/A.
+    """The value of a metric over docs. `stderr` is None where it is not defined (one doc, or no formula): shown as N/A.
 
-    `why` says of a value that is no finite number what made it so, where that is known: "is NaN: doc[3] has NaN".
+    `why`: the cause of a value that is not finite, where that is known: "is NaN: doc[3] has NaN".
     """
 
     metric: str
@@ -131,19 +131,18 @@ class MetricValue:
 
     @property
     def key(self) -> str:
-        """The peer's key, e.g. ``acc,none``."""
+        """The key of lm_eval, e.g. ``acc,none``."""
         return f"{self.metric},{self.filter}"
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A task's or group's numbers over `n` docs of `n_total`.
+    """The values of a task or group over `n` of its `n_total` docs.
 
-    `tasks` are the names of the leaf tasks a group rests on (empty for a task). `notes` are sentences for the
-    reader, e.g. that some contexts were truncated or that a metric is missing in some tasks of a group.
-    `stopped_early`: the other docs were left out because what was asked of the task was proven.
-    `nonfinite` counts docs without a usable number from the model, `nonfinite_values` are what it gave instead;
-    `first_error` says of the first of the docs in error which it is, and why.
+    `tasks`: the names of the leaf tasks of a group (empty for a task). `notes`: sentences for the reader, e.g. that
+    some contexts were truncated or that a metric is missing in some tasks of a group. `stopped_early`: the other docs
+    were not scored because all gates were proven. `nonfinite`: number of docs without a usable number from the model,
+    `nonfinite_values`: the answers there. `first_error`: name and reason of the first doc with an error.
     """
 
     name: str
@@ -165,12 +164,12 @@ class Summary:
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Values by the peer's key, and by the bare metric name where it has one filter only."""
+        """The values by the key of lm_eval, and by the metric name alone where the metric has only one filter."""
         by_key = {value.key: value.value for value in self.values}
         return by_key | {v.metric: v.value for v in self.values if len(self.find(v.metric)) == 1}
 
     def find(self, metric: str, filter_name: str | None = None) -> tuple[MetricValue, ...]:
-        """All values of a metric, or the one of a filter."""
+        """Return all values of a metric, or the one of a filter."""
         return tuple(v for v in self.values if v.metric == metric and (filter_name is None or v.filter == filter_name))
 
 

@@ -1,4 +1,4 @@
-"""What the user asked for in this run, as one frozen value that every room may read."""
+"""The settings of a run: the user's options as one frozen value that every room may read."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 from pytest_llmeval._task import NOTHING
 
 
-#: The peer's default seed for few-shot draws (lm_eval --seed 0,1234,1234,1234).
+#: The default seed for few-shot draws in lm_eval (--seed 0,1234,1234,1234).
 FEWSHOT_SEED = 1234
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of a run.
+    """The settings of a run.
 
-    `limit`: a count (int), or a share of each task's docs (float below 1). `sample_seed`: with a limit,
-    draw that many docs at random by this seed instead of the first ones. `num_fewshot` None: the task's own.
-    `gen_kwargs` override a task's `generation_kwargs` key by key. `keep_keys`: results carry their doc's key and
-    pick, for a baseline; `identify`: models are asked for their fingerprint, which may read all their weights.
-    `early_stop`: docs run in the random order of `stop_seed`, as many as the gates need; those without a confidence
-    of their own are proven at `stop_confidence`.
-    `noise_docs`: so many docs of a task that is compared are scored again in other ways, and in `noise_dtype`.
+    `limit`: a number of docs (int), or a share of each task's docs (float below 1). `sample_seed`: with a limit,
+    draw that many docs at random by this seed instead of the first ones. `num_fewshot`: None takes the task's own.
+    `gen_kwargs`: override a task's `generation_kwargs` key by key. `keep_keys`: results carry their doc's key and pick,
+    for a baseline. `identify`: models are asked for their fingerprint, which may read all their weights.
+    `early_stop`: docs run in the random order of `stop_seed`, as many as the gates need; gates without a confidence
+    of their own are proven at `stop_confidence`. `noise_docs`: number of docs per compared task to rescore with other
+    batch sizes, and in `noise_dtype` if that is set.
     """
 
     data_dir: Path | None = None

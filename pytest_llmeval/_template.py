@@ -1,7 +1,7 @@
 """The Jinja dialect of task files.
 
-As in lm-evaluation-harness: a trailing newline is kept, an undefined field is an error, ``regex_replace`` is a
-filter. Unlike there, templates run sandboxed, with a bound on what they compute and write.
+As in lm-evaluation-harness, a trailing newline is kept, an undefined field is an error, and ``regex_replace`` is a
+filter. Unlike there, templates run in Jinja's sandbox, with limits on their computations and output.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ MAX_BITS = 100_000
 
 
 class OutputLimitError(ValueError):
-    """A template wrote, or multiplied, more than any prompt needs."""
+    """A template computed or wrote more than any prompt needs."""
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """Sandboxed, and bounded where a short template can make a huge value."""
+    """A sandboxed environment with limits where a short template can make a huge value."""
 
     intercepted_binops = frozenset({"*", "**"})
 
@@ -52,7 +52,7 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     @staticmethod
     def concat(pieces: Iterable[str]) -> str:
-        """How Jinja joins what a template writes; counts on the way, so that an endless loop ends."""
+        """Join the output of a template, as Jinja asks for it; counts the characters, so that an endless loop ends."""
         kept = []
         left = MAX_OUTPUT
         for piece in pieces:
@@ -64,7 +64,7 @@ class _Environment(ImmutableSandboxedEnvironment):
 
 
 class _TypedGenerator(NativeCodeGenerator):
-    """Leaves the value of an expression as it is; only the text around it is put together beforehand."""
+    """A code generator that keeps the value of an expression as it is and joins only the text around it."""
 
     def _output_child_to_const(self, node: nodes.Expr, frame: Any, finalize: Any) -> Any:
         if not isinstance(node, nodes.TemplateData):
@@ -73,7 +73,7 @@ class _TypedGenerator(NativeCodeGenerator):
 
 
 class _TypedEnvironment(_Environment):
-    """The same dialect, in which a template that puts out one value has the type of that value."""
+    """The same dialect, in which a template that outputs one value has the type of that value."""
 
     code_generator_class = _TypedGenerator
 
@@ -102,7 +102,7 @@ def _regex_replace(text: str, pattern: str, repl: str, count: int = 0) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """A template ready to render. `slow`: it can run for long, so each call pays for the time limit (10 us)."""
+    """A template ready to render. `slow`: it can run for long, so each call has a time limit, which costs 10 us."""
 
     template: jinja2.Template
     fields: frozenset[str]
@@ -131,9 +131,9 @@ def _build(template: str, environment: _Environment) -> _Compiled:
 
 
 def render(template: str, doc: Mapping[str, Any], *, place: str) -> str:
-    """The text of a template for one doc.
+    """Return the text of a template for one doc.
 
-    Values of the doc are put in as they are, never rendered a second time. Raises TemplateError, which starts
+    Values of the doc are inserted as they are, never rendered a second time. Raises TemplateError, which starts
     with `place` (task, key, file and line), for a syntax error, a field that the doc does not have, an
     expression that fails, and a template that computes or writes without end.
     """
@@ -142,7 +142,7 @@ def render(template: str, doc: Mapping[str, Any], *, place: str) -> str:
 
 
 def evaluate(template: str, doc: Mapping[str, Any], *, place: str) -> Any:
-    """The value of a template for one doc, with its type where it puts out one value.
+    """Return the value of a template for one doc, with its type where it outputs one value.
 
     ``{{label}}`` of ``{"label": 1}`` is the number 1, ``{{t}}`` of ``{"t": "[1, 2]"}`` the text ``[1, 2]``,
     ``{% set i = n - 1 %}{{options[i]}}`` whatever stands there; several values, or text around one, make a
@@ -152,7 +152,7 @@ def evaluate(template: str, doc: Mapping[str, Any], *, place: str) -> Any:
 
 
 def fields(template: str, *, place: str) -> frozenset[str]:
-    """The names that a template takes from the doc. Raises TemplateError if it cannot be compiled."""
+    """Return the names that a template takes from the doc. Raises TemplateError if it cannot be compiled."""
     return _compiled(template, place).fields
 
 

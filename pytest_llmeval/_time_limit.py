@@ -1,7 +1,7 @@
-"""A time limit on what a task file makes this process compute: its regexes and its templates.
+"""A time limit for the regular expressions and templates of task files.
 
-Patterns run in Python's own `re`, because scores must be those of a reader that uses it: the `regex` package,
-which has a timeout of its own, disagrees about ``\\w`` on 30,000 characters (हिन्दी is one word there and three
+Patterns run in Python's own `re`, because scores must equal those of lm_eval, which uses it: the `regex` package,
+which has its own timeout, differs on ``\\w`` on 30,000 characters (हिन्दी is one word there and three
 here) and reads ``a{e}`` as a fuzzy match. `re` checks for signals while it backtracks, so a timer can stop it.
 """
 
@@ -27,7 +27,7 @@ class TimeLimitError(ValueError):
 
 
 class _Expired(BaseException):
-    """Raised by the timer; no `except Exception` on the way may swallow it."""
+    """Raised by the timer; derived from BaseException so that no `except Exception` on the way catches it."""
 
 
 def _expire(signum: int, frame: FrameType | None) -> NoReturn:
@@ -35,7 +35,7 @@ def _expire(signum: int, frame: FrameType | None) -> NoReturn:
 
 
 def limited(call: Callable[[], T], limit_s: float = LIMIT_S) -> T:
-    """The value of `call()`. Raises TimeLimitError once it has used `limit_s` seconds of processor time.
+    """Return the value of `call()`. Raises TimeLimitError once it has used `limit_s` seconds of processor time.
 
     The timer counts processor time (a paused or busy machine stops nothing) and leaves SIGALRM to timeout
     plugins. Signals reach the main thread only: in other threads, and on Windows, there is no limit.

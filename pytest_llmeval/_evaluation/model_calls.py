@@ -106,7 +106,7 @@ def chat_of(lm: LM) -> ChatTemplate:
     if template is None:
         raise ModelError(
             f"--llmeval-chat-template: {type(lm).__name__} has no method apply_chat_template(messages, "
-            "add_generation_prompt); give it one, or leave the option away"
+            "add_generation_prompt); give it one, or omit the option"
         )
     chat: ChatTemplate = template
     return chat

@@ -1,7 +1,7 @@
 """Measuring what rounding alone does: a few docs of a task scored again by the same model, computing otherwise.
 
-The model says how (`LM.twins`): other groupings of the same requests, and another dtype if the user names one. What
-the numbers mean is said in `_verdicts.ties`.
+The model says how (`LM.recomputed`): other groupings of the same requests, and another dtype if the user names one.
+`_verdicts.ties` says what the numbers mean.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ def measure(opened: OpenTask, lm: LM, n: int, dtype: str | None) -> Noise:
     moves: dict[str, dict[int, float]] = {}
     changed: dict[str, set[int]] = {}
     ways = []
-    for twin in _twins(lm, dtype):
-        ways.append(str(getattr(twin, "name", type(twin).__name__)))
-        for doc, other in _scored(opened, twin, docs).items():
+    for other_lm in _recomputed(lm, dtype):
+        ways.append(str(getattr(other_lm, "name", type(other_lm).__name__)))
+        for doc, other in _scored(opened, other_lm, docs).items():
             if doc not in usual:
                 continue
             for metric, values in usual[doc].values.items():
@@ -114,7 +114,7 @@ def measure(opened: OpenTask, lm: LM, n: int, dtype: str | None) -> Noise:
             for key, score in usual[doc].scores.items():
                 changed.setdefault(key, set()).update([doc] if other.scores.get(key) != score else [])
     if not ways:
-        raise ModelError(f"--llmeval-noise: {type(lm).__name__}.twins gave no other way of computing")
+        raise ModelError(f"--llmeval-noise: {type(lm).__name__}.recomputed gave no other way of computing")
     floors = {metric: noise_floor(list(of_docs.values())) for metric, of_docs in moves.items()}
     return Noise(len(usual), floors, {key: len(docs) for key, docs in changed.items()}, ways)
 
@@ -124,14 +124,14 @@ def probed_docs(asked: Sequence[int], n: int) -> list[int]:
     return sorted(random.Random(SEED).sample(list(asked), min(n, len(asked))))  # noqa: S311 - a sample, no secret
 
 
-def _twins(lm: LM, dtype: str | None) -> Iterator[LM]:
-    twins = getattr(lm, "twins", None)
-    if twins is None:
+def _recomputed(lm: LM, dtype: str | None) -> Iterator[LM]:
+    recomputed = getattr(lm, "recomputed", None)
+    if recomputed is None:
         raise ModelError(
-            f"--llmeval-noise: {type(lm).__name__}, which llmeval_model gave, has no method twins(dtype): give it one, "
-            "or leave the option away"
+            f"--llmeval-noise: {type(lm).__name__}, which llmeval_model gave, has no method recomputed(dtype): give it "
+            "one, or omit the option"
         )
-    yield from twins(dtype)
+    yield from recomputed(dtype)
 
 
 def _scored(opened: OpenTask, lm: LM, docs: Sequence[int]) -> dict[int, Scoring]:

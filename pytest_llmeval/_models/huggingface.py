@@ -125,35 +125,35 @@ class HuggingFaceLM:
             return {}
         return {"tokens": self._usage.tokens, "peak_memory": peak_memory(self._model.device)}
 
-    def twins(self, dtype: str | None = None) -> Iterator[HuggingFaceLM]:
+    def recomputed(self, dtype: str | None = None) -> Iterator[HuggingFaceLM]:
         """The same model in passes of other sizes, then loaded in another dtype, for as long as that one is used.
 
         Raises ModelError for the dtype that it has.
         """
         model = self._model
         for name, options in other_groupings(model, self._options):
-            twin = self._twin(name, self._args, model)
-            twin._options = options
-            yield twin
+            other = self._copy(name, self._args, model)
+            other._options = options
+            yield other
         if dtype is None:
             return
         if getattr(torch, dtype) == model.dtype:
             raise ModelError(f"--llmeval-noise: model {self.name!r} computes in {dtype} already: name another dtype")
-        twin = self._twin(dtype, replace(self._args, dtype=dtype), None)
+        other = self._copy(dtype, replace(self._args, dtype=dtype), None)
         try:
-            yield twin
+            yield other
         finally:
-            twin.close()
+            other.close()
 
-    def _twin(self, name: str, args: ModelArgs, model: Any) -> HuggingFaceLM:
+    def _copy(self, name: str, args: ModelArgs, model: Any) -> HuggingFaceLM:
         """A copy with an engine of its own; it loads a model of its own unless it is given this one's."""
-        twin = copy.copy(self)
+        other = copy.copy(self)
         for cached in ("engine", "_model"):
-            twin.__dict__.pop(cached, None)
+            other.__dict__.pop(cached, None)
         if model is not None:
-            twin.__dict__["_model"] = model
-        twin.name, twin.on_progress, twin._args, twin._weights = name, None, args, {}
-        return twin
+            other.__dict__["_model"] = model
+        other.name, other.on_progress, other._args, other._weights = name, None, args, {}
+        return other
 
     def describe(self) -> dict[str, Any]:
         """What result files say of the model, in lm_eval's words: its weights, its tokenizer, its chat template."""

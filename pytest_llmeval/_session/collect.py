@@ -266,7 +266,7 @@ def _check_served(session: Session, items: Iterable[pytest.Item]) -> None:
             raise SettingError(
                 f"--llmeval-model: {named[0]} would not be used, for a conftest.py overrides the fixture "
                 "llmeval_model; let that take llmeval_model (the loaded model) or llmeval_model_name (its name), or "
-                "leave the option away"
+                "omit the option"
             )
 
 

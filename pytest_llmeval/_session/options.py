@@ -1,4 +1,4 @@
-"""The command line and its ini twins, turned into `Settings` and model choices before anything is collected.
+"""The command line and its ini keys, turned into `Settings` and model choices before anything is collected.
 
 Every option ``--llmeval-x`` has an ini key ``llmeval_x``; the command line wins. Options keep plain values
 because xdist copies them to its workers.
@@ -27,7 +27,7 @@ from pytest_llmeval._settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option and its ini twin: `ini` is the ini type, `flag` the keywords of `addoption`."""
+    """One option and its ini key: `ini` is the ini type, `flag` the keywords of `addoption`."""
 
     name: str
     help: str

@@ -37,7 +37,7 @@ class Wobbler:
         return (-1.99 if doc in numbers("close") else -1.0) + self.off
 
 class Rounded(Wobbler):
-    def twins(self, dtype):
+    def recomputed(self, dtype):
         twin = Wobbler(float(numbers("rounding")[0]))
         twin.name = dtype or "other passes"
         yield twin
@@ -131,7 +131,7 @@ class TestWrongUse:
         run.stdout.fnmatch_lines(
             [
                 "gate failed: *there is no noise floor: --llmeval-noise: Wobbler, which llmeval_model gave, has no "
-                "method twins(dtype): give it one, or leave the option away"
+                "method recomputed(dtype): give it one, or omit the option"
             ]
         )
         run.stdout.no_fnmatch_line("*INTERNALERROR*")

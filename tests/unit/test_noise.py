@@ -62,7 +62,7 @@ class Model:
     def generate_until(self, requests: Sequence[Any]) -> list[str]:
         raise NotImplementedError
 
-    def twins(self, dtype: str | None) -> Iterator[LM]:
+    def recomputed(self, dtype: str | None) -> Iterator[LM]:
         self.dtypes.append(dtype)
         for name, answer in self.others.items():
             twin = Model(answer)
@@ -184,7 +184,7 @@ class TestAsking:
         floors.measure(Model(usual), "", [opened(tmp_path).task])
         known = floors.of("", "t")
         assert known is not None
-        assert known.problem == "--llmeval-noise: Model.twins gave no other way of computing"
+        assert known.problem == "--llmeval-noise: Model.recomputed gave no other way of computing"
 
 
 @pytest.mark.parametrize(("n", "place"), [(1, 1), (28, 28), (29, 29), (45, 45), (46, 45), (64, 62), (200, 188)])

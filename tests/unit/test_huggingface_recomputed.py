@@ -22,10 +22,10 @@ def test_other_passes_give_the_same_numbers() -> None:
     lm = wrap_model(model, tables.words())
     expected = [answer.logprob for answer in lm.loglikelihood(REQUESTS)]
     names = []
-    for twin in lm.twins():  # type: ignore[attr-defined]
-        names.append(twin.name)
-        assert [answer.logprob for answer in twin.loglikelihood(REQUESTS)] == pytest.approx(expected, abs=1e-4)
-        assert twin.engine is not lm.engine  # type: ignore[attr-defined]
+    for other in lm.recomputed():  # type: ignore[attr-defined]
+        names.append(other.name)
+        assert [answer.logprob for answer in other.loglikelihood(REQUESTS)] == pytest.approx(expected, abs=1e-4)
+        assert other.engine is not lm.engine  # type: ignore[attr-defined]
     assert names == ["passes of 256 tokens", "one sequence a pass"]
 
 
@@ -33,15 +33,15 @@ def test_another_dtype_is_a_copy_that_does_not_stay() -> None:
     model = tables.bigram()
     lm = wrap_model(model, tables.words())
     lm.prepare()  # type: ignore[attr-defined]
-    twins = list(lm.twins("bfloat16"))  # type: ignore[attr-defined]
-    twin = twins[-1]
-    assert twin.name == "bfloat16"
+    others = list(lm.recomputed("bfloat16"))  # type: ignore[attr-defined]
+    other = others[-1]
+    assert other.name == "bfloat16"
     # After the last one was used nothing of it is held.
-    assert "_model" not in twin.__dict__
-    for twin in lm.twins("bfloat16"):  # type: ignore[attr-defined]
-        if twin.name == "bfloat16":
-            answers = [answer.logprob for answer in twin.loglikelihood(REQUESTS)]
-            assert twin.describe()["model"]["model_dtype"] == "torch.bfloat16"
+    assert "_model" not in other.__dict__
+    for other in lm.recomputed("bfloat16"):  # type: ignore[attr-defined]
+        if other.name == "bfloat16":
+            answers = [answer.logprob for answer in other.loglikelihood(REQUESTS)]
+            assert other.describe()["model"]["model_dtype"] == "torch.bfloat16"
     expected = [answer.logprob for answer in lm.loglikelihood(REQUESTS)]
     assert answers != expected
     assert answers == pytest.approx(expected, abs=0.05)
@@ -55,12 +55,12 @@ def test_a_checkpoint_is_read_again(tmp_path: Path) -> None:
     in_double = load_model(parse_spec(str(folder), {"dtype": "float64"}))
     exact = [answer.logprob for answer in in_double.loglikelihood(REQUESTS)]
     found = []
-    for twin in lm.twins("float64"):  # type: ignore[attr-defined]
-        found = [answer.logprob for answer in twin.loglikelihood(REQUESTS)]
+    for other in lm.recomputed("float64"):  # type: ignore[attr-defined]
+        found = [answer.logprob for answer in other.loglikelihood(REQUESTS)]
     assert found == exact
 
 
 def test_its_own_dtype_is_no_other() -> None:
     lm = wrap_model(tables.bigram(), tables.words(), engine="padded")
     with pytest.raises(ModelError, match="computes in float32 already: name another dtype"):
-        list(lm.twins("float32"))  # type: ignore[attr-defined]
+        list(lm.recomputed("float32"))  # type: ignore[attr-defined]
