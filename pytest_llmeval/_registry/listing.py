@@ -1,38 +1,35 @@
-"""Which groups list a task, at any depth: told from names, so that no task has to be loaded for it."""
+"""The groups that list a task, at any depth. They are found by names, so no task has to be loaded for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._registry.index import Index
-from pytest_llmeval._registry.index import Located
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import TaskFiles
 
 
 class Listing:
-    """Groups by what they list: those taken up, and, for each folder, those that lie in it."""
+    """Groups by the tasks and groups that they list: the groups added, and, for each folder, those that lie in it."""
 
-    def __init__(self, files: TaskFiles, index: Index, locate: Callable[[str, Path], Located | None]) -> None:
+    def __init__(self, files: TaskFiles, index: Index) -> None:
         self._files = files
         self._index = index
-        self._locate = locate
-        self._taken_up: dict[str, list[Group]] = {}
+        self._added: dict[str, list[Group]] = {}
         self._by_folder: dict[Path, dict[str, list[Group]]] = {}
         self._peeked: dict[Path, Group | None] = {}
 
     def add(self, group: Group) -> None:
-        """Take up a group; groups written in it are taken up by themselves."""
-        self._enter(self._taken_up, [group])
+        """Add a group. Groups written in it are added one by one."""
+        self._enter(self._added, [group])
 
     def groups_that_list(self, item: Task | Group) -> list[Group]:
-        """The groups taken up, and those in the folder of the item, that list it at any depth; by name."""
-        found = [*self._taken_up.get(item.name, ()), *self._in_folder(item.path.parent).get(item.name, ())]
+        """Return the groups that list a task or group, at any depth: added ones and those in its folder, by name."""
+        found = [*self._added.get(item.name, ()), *self._in_folder(item.path.parent).get(item.name, ())]
         return sorted(found, key=lambda group: group.name)
 
     def _in_folder(self, folder: Path) -> dict[str, list[Group]]:
@@ -49,32 +46,32 @@ class Listing:
                 listing.setdefault(name, []).append(group)
 
     def _contents(self, group: Group, chain: tuple[str, ...]) -> Iterator[str]:
-        """The names of all tasks and groups in a group. What cannot be found is left out."""
+        """Return the names of all tasks and groups in a group. Names that cannot be found are left out."""
         if group.name in chain:
             return
         for member in group.members:
-            if isinstance(member, str):
-                yield from self._contents_of(member, group, chain)
-            else:
-                yield member.name
-                if isinstance(member, Group):
-                    yield from self._contents(member, (*chain, group.name))
+            for name, inner in self._behind(member, group):
+                yield name
+                if inner is not None:
+                    yield from self._contents(inner, (*chain, group.name))
 
-    def _contents_of(self, name: str, group: Group, chain: tuple[str, ...]) -> Iterator[str]:
+    def _behind(self, member: str | Task | Group, group: Group) -> Iterator[tuple[str, Group | None]]:
+        """Return the name of a member, or of each task of a tag, with the group that it is, if it is one."""
+        if not isinstance(member, str):
+            yield member.name, member if isinstance(member, Group) else None
+            return
         try:
-            located = self._locate(name, group.path)
+            paths = self._index.locate(member, group.path).paths
         except LLMEvalError:
-            located = None
-        for path in located.paths if located else ():
-            sniffed = self._index.outline(str(path))
-            if sniffed is None or sniffed.name is None:
-                continue
-            yield sniffed.name
-            if sniffed.group and (inner := self._peek(path)) is not None:
-                yield from self._contents(inner, (*chain, group.name))
+            # The group itself cannot be loaded, and says so when it is.
+            return
+        for path in paths:
+            outline = self._index.outline(str(path))
+            if outline is not None and outline.name is not None:
+                yield outline.name, self._peek(path) if outline.group else None
 
     def _peek(self, path: Path) -> Group | None:
-        """The group of a file as written, without taking it up; None if it cannot be read."""
+        """Return the group of a file as written, without adding it; None if it cannot be read."""
         if path not in self._peeked:
             try:
                 found = self._files.read(path)
@@ -85,7 +82,7 @@ class Listing:
 
 
 def with_inner(item: Task | Group) -> Iterator[Task | Group]:
-    """A task or group, and what is written in it."""
+    """Return a task or group, and all tasks and groups that are written in it."""
     yield item
     for member in item.members if isinstance(item, Group) else ():
         if isinstance(member, Task | Group):

@@ -93,7 +93,7 @@ class TaskModule(pytest.Module):
         Called again when all files are collected: groups found later add theirs.
         """
         known = {mark.name for mark in self.iter_markers()}
-        for name in self.llmeval_session.registry.markers(self.found):
+        for name in self.llmeval_session.registry.names_of(self.found):
             if name not in known and re.fullmatch(r"[^\W_][^:(]*", name):
                 self.config.addinivalue_line("markers", f"{name}: language-model task, tag or group")
                 self.add_marker(name)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval._errors import TaskFileError
-from pytest_llmeval._registry.index import Index
+from pytest_llmeval._registry import Index
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import TaskFiles
 from pytest_llmeval._taskfile import looks_like_task

@@ -93,7 +93,7 @@ def test_mmlu_has_its_four_categories(registry: Registry, folder: str, category:
 def test_subjects_can_be_selected_by_category_name_and_group(registry: Registry) -> None:
     task = registry.load(BENCHMARKS / "mmlu/college_physics.yaml")
     assert isinstance(task, Task)
-    assert {"mmlu_college_physics", "college_physics", "stem", "mmlu_stem", "mmlu"} <= set(registry.markers(task))
+    assert {"mmlu_college_physics", "college_physics", "stem", "mmlu_stem", "mmlu"} <= set(registry.names_of(task))
 
 
 def _header(path: Path) -> str:

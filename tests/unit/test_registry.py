@@ -92,9 +92,9 @@ def test_tags_of_an_included_file_count_where_a_task_has_none_of_its_own(mmlu: P
 
 def test_markers_are_names_tags_and_groups_of_the_same_folder(mmlu: Path) -> None:
     registry = Registry()
-    markers = registry.markers(registry.load(mmlu / "mmlu_anatomy.yaml"))
+    markers = registry.names_of(registry.load(mmlu / "mmlu_anatomy.yaml"))
     assert markers == ("mmlu_anatomy", "mmlu_stem_tasks", "mmlu", "MMLU", "mmlu_stem", "stem")
-    assert registry.markers(registry.load(mmlu / "mmlu_plain.yaml")) == (
+    assert registry.names_of(registry.load(mmlu / "mmlu_plain.yaml")) == (
         "mmlu_plain",
         "plain",
         "mmlu_all",
@@ -103,7 +103,7 @@ def test_markers_are_names_tags_and_groups_of_the_same_folder(mmlu: Path) -> Non
         "MMLU",
         "mmlu_humanities",
     )
-    assert registry.markers(group(registry, mmlu / "_mmlu_stem.yaml")) == ("mmlu_stem", "stem", "mmlu", "MMLU")
+    assert registry.names_of(group(registry, mmlu / "_mmlu_stem.yaml")) == ("mmlu_stem", "stem", "mmlu", "MMLU")
     # Being listed near is no reason to be reported.
     assert [one.name for one in registry.groups()] == ["mmlu_stem"]
 
@@ -112,16 +112,16 @@ def test_markers_of_groups_elsewhere_come_with_their_loading(mmlu: Path) -> None
     write(mmlu.parent / "suite" / "all.yaml", "group: suite\ntask: [mmlu, mmlu_plain]\n")
     registry = Registry()
     task = registry.load(mmlu / "mmlu_law.yaml")
-    assert "suite" not in registry.markers(task)
+    assert "suite" not in registry.names_of(task)
     registry.load(mmlu.parent / "suite" / "all.yaml")
-    assert "suite" in registry.markers(task)
+    assert "suite" in registry.names_of(task)
 
 
 def test_a_broken_group_nearby_takes_no_marker_away(mmlu: Path) -> None:
     write(mmlu / "_broken.yaml", "group: broken\ntask: [mmlu_law, nothing_of_that_name]\nzzz: 1\n")
     write(mmlu / "_half.yaml", "group: half\ntask: [mmlu_law, nothing_of_that_name]\n")
     registry = Registry()
-    markers = registry.markers(registry.load(mmlu / "mmlu_law.yaml"))
+    markers = registry.names_of(registry.load(mmlu / "mmlu_law.yaml"))
     assert "half" in markers
     assert "broken" not in markers
 
@@ -207,7 +207,7 @@ def test_an_ambiguous_member_is_an_error_that_names_both(tmp_path: Path) -> None
     add(tmp_path / "b", "t")
     write(tmp_path / "g.yaml", "group: g\ntask: [t]\n")
     assert complaint(leaves, tmp_path) == (
-        f"{tmp_path}/g.yaml: 't' is defined in two files: {tmp_path}/a/t.yaml and {tmp_path}/b/t.yaml"
+        f"{tmp_path}/g.yaml:2: task: 't' is defined in two files: {tmp_path}/a/t.yaml and {tmp_path}/b/t.yaml"
     )
 
 
@@ -320,8 +320,8 @@ task:
     second, outside = registry.leaves(inner)
     assert (second.name, second.display_name, outside.name) == ("g::inner::second", "Second", "outside")
     assert [one.name for one in registry.groups()] == ["g", "g::inner"]
-    assert registry.markers(second) == ("g::inner::second", "second", "Second", "g", "g::inner", "inner", "Inner")
-    assert registry.markers(outside) == ("outside", "g", "g::inner", "inner", "Inner")
+    assert registry.names_of(second) == ("g::inner::second", "second", "Second", "g", "g::inner", "inner", "Inner")
+    assert registry.names_of(outside) == ("outside", "g", "g::inner", "inner", "Inner")
 
 
 @pytest.mark.parametrize(
@@ -375,7 +375,7 @@ def test_a_changed_member_is_a_task_of_its_own(tmp_path: Path) -> None:
         ("u", "u", 0),
         ("t", "t", 0),
     ]
-    assert registry.markers(found[0]) == ("g::t", "t", "g")
+    assert registry.names_of(found[0]) == ("g::t", "t", "g")
 
 
 def test_an_alias_in_a_group_is_another_view_of_the_same_task(tmp_path: Path) -> None:

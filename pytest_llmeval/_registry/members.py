@@ -5,19 +5,17 @@
 
 gives the task ``openllm::gsm8k`` and the group ``openllm::mmlu`` with 57 tasks ``openllm::mmlu_...``. The peer keeps
 the plain names, and results of two settings of one task then overwrite each other. Keys that change nothing give
-no new task: here arc_easy stays itself and is shown as ARC-e.
+no new task: here arc_easy keeps its name and is shown as ARC-e.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
-from typing import Any
 from typing import TypeVar
 
 from pytest_llmeval._errors import TaskFileError
+from pytest_llmeval._registry.index import Index
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import GROUP_KEYS
@@ -26,30 +24,21 @@ from pytest_llmeval._taskfile import Scalar
 from pytest_llmeval._taskfile import TaskFiles
 
 
-if TYPE_CHECKING:
-    from pytest_llmeval._registry import Registry
+class MemberReader:
+    """Reads the changed members of one group file."""
 
-
-class Deriver:
-    """Works out the members of one group file."""
-
-    def __init__(self, files: TaskFiles, registry: Registry) -> None:
+    def __init__(self, files: TaskFiles, index: Index) -> None:
         self.files = files
-        self.registry = registry
+        self.index = index
         #: The groups around the current one.
         self.open: list[Group] = []
 
     def resolved(self, group: Group, prefix: str = "") -> Group:
-        """The group with every changed member as a value.
+        """Return the group with every changed member as a value.
 
-        `prefix`: the group that changes this one, in whose name everything in it is changed.
+        `prefix`: the group that changes this one, after which everything in it is named.
         """
-        if any(group.path == one.path and group.name == one.name for one in self.open):
-            names = [one.name for one in (*self.open, group)]
-            chain = " -> ".join(names[names.index(group.name) :])
-            raise TaskFileError(
-                group.path, f"the groups list each other: {chain}", line=group.line_of("task"), key="task"
-            )
+        refuse_circle(group, self.open)
         self.open.append(group)
         members = [one for member in group.members for one in self._resolved(member, group, prefix)]
         self.open.pop()
@@ -57,22 +46,23 @@ class Deriver:
 
     def _resolved(self, member: str | Task | Group, group: Group, prefix: str) -> list[str | Task | Group]:
         if isinstance(member, Group):
-            inner = self.resolved(member, prefix)
-            return [_named(inner, prefix)]
+            return [_named(self.resolved(member, prefix), prefix)]
         if isinstance(member, Task):
             return [_named(member, prefix)]
         if isinstance(member, Member) and member.overrides:
-            paths = self.registry.member_files(group, member)
-            return [self._changed(path, member, prefix or group.name) for path in paths]
+            found = [self.files.read(path) for path in self.index.files_of_member(group, member)]
+            prefix = prefix or group.name
+            return [
+                self._task(one, member, prefix) if isinstance(one, Task) else self._group(one, member, prefix)
+                for one in found
+            ]
         return [member]
-
-    def _changed(self, path: Path, member: Member, prefix: str) -> str | Task | Group:
-        found = self.files.read(path)
-        return self._task(found, member, prefix) if isinstance(found, Task) else self._group(found, member, prefix)
 
     def _task(self, task: Task, member: Member, prefix: str) -> str | Task:
         changed = self.files.read(task.path, member.overrides)
-        if not isinstance(changed, Task) or _meaning(changed.config) == _meaning(task.config):
+        # The name that reports show decides nothing.
+        shown = {"task_alias": None}
+        if not isinstance(changed, Task) or {**changed.config, **shown} == {**task.config, **shown}:
             alias = changed.alias if changed.alias != task.alias else None
             return Member(task.name, member.line, alias=alias)
         return replace(_named(changed, prefix), alias=changed.alias or task.name)
@@ -90,14 +80,17 @@ class Deriver:
         return replace(_named(changed, prefix), alias=shown or group.display_name)
 
 
+def refuse_circle(group: Group, around: Sequence[Group]) -> None:
+    """Raise TaskFileError if a group is one of those that are being opened around it."""
+    if any(group.path == one.path and group.name == one.name for one in around):
+        names = [one.name for one in (*around, group)]
+        message = f"the groups list each other: {' -> '.join(names[names.index(group.name) :])}"
+        raise TaskFileError(group.path, message, line=group.line_of("task"), key="task")
+
+
 T = TypeVar("T", Task, Group)
 
 
 def _named(item: T, prefix: str) -> T:
-    """A task or group under the name of the group that changes it."""
+    """Return a task or group under the name of the group that changes it."""
     return replace(item, name=f"{prefix}::{item.name}") if prefix else item
-
-
-def _meaning(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the results of a task: everything but the name that reports show."""
-    return {key: value for key, value in config.items() if key != "task_alias"}
