@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from dataclasses import field
 from typing import Any
 from typing import TypeAlias
-from typing import TypeVar
 
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._lm import Generation
@@ -19,7 +18,6 @@ from pytest_llmeval._lm import cut_at_stops
 from pytest_llmeval._plain import listed
 
 
-Answer = TypeVar("Answer")
 Messages: TypeAlias = Sequence[Mapping[str, str]]
 
 
@@ -57,20 +55,19 @@ class FakeLM:
     calls: list[tuple[str, Any]] = field(default_factory=list)
 
     def loglikelihood(self, requests: Sequence[tuple[str, str]]) -> list[Loglikelihood]:
-        return [self._record("loglikelihood", request, self._score(*request)) for request in requests]
+        self.calls += [("loglikelihood", request) for request in requests]
+        return [self._score(*request) for request in requests]
 
     def loglikelihood_rolling(self, requests: Sequence[str]) -> list[float]:
-        return [self._record("loglikelihood_rolling", text, self._roll(text)) for text in requests]
+        self.calls += [("loglikelihood_rolling", text) for text in requests]
+        return [self._roll(text) for text in requests]
 
     def generate_until(self, requests: Sequence[tuple[str, GenerationKwargs]]) -> list[Generation]:
-        return [self._record("generate_until", request, self._write(*request)) for request in requests]
+        self.calls += [("generate_until", request) for request in requests]
+        return [self._write(*request) for request in requests]
 
     def apply_chat_template(self, messages: Messages, add_generation_prompt: bool = True) -> str:
         return self.chat_template(messages, add_generation_prompt)
-
-    def _record(self, method: str, request: Any, answer: Answer) -> Answer:
-        self.calls.append((method, request))
-        return answer
 
     def _score(self, context: str, continuation: str) -> Loglikelihood:
         if callable(self.loglikelihood_of):

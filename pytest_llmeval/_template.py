@@ -46,7 +46,8 @@ class _Environment(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         if operator == "*" and max(_size(left, right), _size(right, left)) > MAX_OUTPUT:
             raise OutputLimitError(f"a product with more than {MAX_OUTPUT:,} elements")
-        if operator == "**" and _bits(left, right) > MAX_BITS:
+        are_whole = isinstance(left, int) and isinstance(right, int)
+        if operator == "**" and are_whole and left.bit_length() * right > MAX_BITS:
             raise OutputLimitError(f"a power with more than {MAX_BITS:,} bits")
         return super().call_binop(context, operator, left, right)
 
@@ -92,14 +93,6 @@ def _size(sequence: Any, times: Any) -> int:
     return 0
 
 
-def _bits(base: Any, exponent: Any) -> int:
-    return base.bit_length() * exponent if isinstance(base, int) and isinstance(exponent, int) else 0
-
-
-def _regex_replace(text: str, pattern: str, repl: str, count: int = 0) -> str:
-    return re.sub(pattern, repl, text, count=count)
-
-
 @dataclass(frozen=True, slots=True)
 class _Compiled:
     """A template ready to render. `slow`: it can run for long, so each call has a time limit, which costs 10 us."""
@@ -114,20 +107,20 @@ def _environment(typed: bool) -> _Environment:
     environment = (_TypedEnvironment if typed else _Environment)(
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True
     )
-    environment.filters["regex_replace"] = _regex_replace
+    environment.filters["regex_replace"] = lambda text, pattern, repl, count=0: re.sub(pattern, repl, text, count=count)
     return environment
 
 
 @lru_cache(maxsize=4096)
 def _compile(template: str, typed: bool) -> _Compiled:
-    # Jinja evaluates constant expressions already here.
-    return limited(lambda: _build(template, _environment(typed)))
+    def build() -> _Compiled:
+        environment = _environment(typed)
+        tree = environment.parse(template)
+        slow = next(tree.find_all((nodes.For, nodes.Macro, nodes.Filter)), None) is not None
+        return _Compiled(environment.from_string(template), frozenset(meta.find_undeclared_variables(tree)), slow)
 
-
-def _build(template: str, environment: _Environment) -> _Compiled:
-    tree = environment.parse(template)
-    slow = next(tree.find_all((nodes.For, nodes.Macro, nodes.Filter)), None) is not None
-    return _Compiled(environment.from_string(template), frozenset(meta.find_undeclared_variables(tree)), slow)
+    # Jinja evaluates constant expressions already when it compiles.
+    return limited(build)
 
 
 def render(template: str, doc: Mapping[str, Any], *, place: str) -> str:
@@ -162,7 +155,12 @@ def _run(compiled: _Compiled, doc: Mapping[str, Any], place: str) -> Any:
             return limited(lambda: compiled.template.render(doc))
         return compiled.template.render(doc)
     except Exception as error:
-        raise TemplateError(f"{place}: {_reason(error, compiled, doc)}") from error
+        missing = sorted(name for name in compiled.fields - doc.keys() if f"'{name}' is undefined" == str(error))
+        if missing:
+            reason = f"field {missing[0]!r} is not in the doc (it has: {', '.join(map(str, doc))})"
+        else:
+            reason = f"the template fails on this doc: {type(error).__name__}: {error}"
+        raise TemplateError(f"{place}: {reason}") from error
 
 
 def _compiled(template: str, place: str, typed: bool = False) -> _Compiled:
@@ -172,10 +170,3 @@ def _compiled(template: str, place: str, typed: bool = False) -> _Compiled:
         raise TemplateError(f"{place}: template line {error.lineno}: {error.message}") from error
     except TimeLimitError as error:
         raise TemplateError(f"{place}: template: {error}") from error
-
-
-def _reason(error: Exception, compiled: _Compiled, doc: Mapping[str, Any]) -> str:
-    missing = sorted(name for name in compiled.fields - doc.keys() if f"'{name}' is undefined" == str(error))
-    if missing:
-        return f"field {missing[0]!r} is not in the doc (it has: {', '.join(map(str, doc))})"
-    return f"the template fails on this doc: {type(error).__name__}: {error}"
