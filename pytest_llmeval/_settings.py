@@ -1,12 +1,18 @@
-"""The settings of a run: the user's options as one frozen value that every room may read."""
+"""The settings of a run as one frozen value that every room may read, and the types of the values that users write."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+from typing import Generic
+from typing import TypeVar
 
+from pytest_llmeval._errors import SettingError
 from pytest_llmeval._task import NOTHING
 
 
@@ -47,3 +53,89 @@ class Settings:
     stop_confidence: float = 0.95
     noise_docs: int = 0
     noise_dtype: str | None = None
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ValueType(Generic[T]):
+    """A type of value that users give as a text, in an option, an ini key, or after ``key=``.
+
+    `expected` describes such texts in messages. `convert` returns the value of a text; it raises ValueError, KeyError
+    or SyntaxError for one of another type.
+    """
+
+    expected: str
+    convert: Callable[[str], T]
+
+    def read(self, text: str, origin: str) -> T:
+        """Return the value of a text. Raises SettingError, whose message begins with `origin`."""
+        try:
+            return self.convert(text)
+        except (KeyError, SyntaxError, ValueError):
+            raise SettingError(f"{origin}: expected {self.expected}, got {text!r}") from None
+
+
+def whole_number(minimum: int = 0) -> ValueType[int]:
+    """Return the type of whole numbers from `minimum`, written in decimal digits."""
+
+    def convert(text: str) -> int:
+        if not (text.isascii() and text.isdigit()) or int(text) < minimum:
+            raise ValueError(text)
+        return int(text)
+
+    return ValueType(f"a whole number from {minimum}", convert)
+
+
+def one_of(*words: str) -> ValueType[str]:
+    """Return the type of texts that are one of `words`."""
+    *others, last = words
+    return ValueType(f"{', '.join(others)} or {last}", dict(zip(words, words, strict=True)).__getitem__)
+
+
+def matching(pattern: str, expected: str) -> ValueType[str]:
+    """Return the type of texts that match a regular expression from start to end."""
+
+    def convert(text: str) -> str:
+        if not re.fullmatch(pattern, text, re.DOTALL):
+            raise ValueError(text)
+        return text
+
+    return ValueType(expected, convert)
+
+
+_TRUTH = MappingProxyType({"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False})
+
+TEXT = matching(".+", "a text")
+FLAG = ValueType("true or false", lambda text: _TRUTH[text.lower()])
+
+
+def parse_pairs(text: str, origin: str) -> dict[str, str]:
+    """Return ``a=1,b=x`` as texts by key; commas inside brackets or quotes do not split. Raises SettingError."""
+    pairs: dict[str, str] = {}
+    for part in _split_outside_brackets(text):
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip():
+            raise SettingError(f"{origin}: expected key=value pairs joined by commas, got {part!r}")
+        if key.strip() in pairs:
+            raise SettingError(f"{origin}: {key.strip()!r} is given twice")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def _split_outside_brackets(text: str) -> list[str]:
+    parts, depth, quote, start = [], 0, "", 0
+    for position, char in enumerate(text):
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        elif char in "[({":
+            depth += 1
+        elif char in "])}":
+            depth -= 1
+        elif char == "," and depth == 0:
+            parts.append(text[start:position])
+            start = position + 1
+    return [part for part in (*parts, text[start:]) if part.strip()]

@@ -20,7 +20,6 @@ from pytest_llmeval._lm import LM
 from pytest_llmeval._session import file_patterns
 from pytest_llmeval._session.models import Models
 from pytest_llmeval._session.options import add_options
-from pytest_llmeval._session.options import read_models
 from pytest_llmeval._session.options import read_settings
 from pytest_llmeval._session.options import value_of
 from pytest_llmeval._settings import Settings
@@ -48,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "llmeval_gate: a gate, which rests on all docs of its task or group")
     try:
         config.stash[SETTINGS] = read_settings(config)
-        config.stash[MODELS] = Models(config, read_models(config))
+        config.stash[MODELS] = Models(config)
         if config.getoption("llmeval_model") or config.getoption("llmeval_bisect"):
             config.stash[MODELS].check()
         if value_of(config, "output") or value_of(config, "gen-kwargs") or config.getoption("llmeval_baseline"):

@@ -10,8 +10,12 @@ from typing import Any
 
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._lm import LM
+from pytest_llmeval._models.arguments import DTYPES
 from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.checkpoints import missing_packages
+from pytest_llmeval._models.history import Given
+from pytest_llmeval._models.history import first_bad
+from pytest_llmeval._models.history import history_between
 from pytest_llmeval._models.sharing import Encodings
 from pytest_llmeval._models.specs import HuggingFaceSpec
 from pytest_llmeval._models.specs import ModelFactory
@@ -21,11 +25,16 @@ from pytest_llmeval._models.specs import parse_spec
 
 
 __all__ = [
+    "DTYPES",
     "Encodings",
+    "Given",
     "HuggingFaceSpec",
+    "ModelArgs",
     "ModelFactory",
     "ModelSpec",
     "SchemeSpec",
+    "first_bad",
+    "history_between",
     "load_model",
     "parse_spec",
     "wrap_model",

@@ -1,12 +1,10 @@
-"""What `--llmeval-model-args` may say to a Hugging Face model: one table of names, meanings and readers.
+"""The arguments of a Hugging Face model (``--llmeval-model-args``): names, meanings and types.
 
 Values are texts until they are read here, so that ``revision=0001`` stays the text 0001.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -16,6 +14,12 @@ from pytest_llmeval._engine.requests import ENGINES
 from pytest_llmeval._engine.requests import EngineOptions
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._plain import did_you_mean
+from pytest_llmeval._settings import FLAG
+from pytest_llmeval._settings import TEXT
+from pytest_llmeval._settings import ValueType
+from pytest_llmeval._settings import matching
+from pytest_llmeval._settings import one_of
+from pytest_llmeval._settings import whole_number
 
 
 DTYPES = ("auto", "bfloat16", "float16", "float32", "float64")
@@ -54,85 +58,30 @@ class ModelArgs:
         return EngineOptions(self.engine, self.batch_size, self.max_batch_tokens)
 
 
-class _ExpectedError(Exception):
-    """A text is not what its argument wants; the message says what that is."""
+#: The type of each argument.
+TYPES: Mapping[str, ValueType[Any]] = MappingProxyType(
+    {
+        "dtype": one_of(*DTYPES),
+        "device": matching(r"[a-z]+(:\d+)?", "a device such as cpu, cuda, cuda:1 or mps"),
+        "revision": TEXT,
+        "max_length": whole_number(1),
+        "attn_implementation": TEXT,
+        "trust_remote_code": FLAG,
+        "add_bos_token": FLAG,
+        "prefix_token_id": whole_number(),
+        "tokenizer": TEXT,
+        "gguf_file": TEXT,
+        "batch_size": whole_number(1),
+        "max_batch_tokens": whole_number(1),
+        "engine": one_of(*ENGINES),
+    }
+)
 
 
 def read_model_args(args: Mapping[str, object]) -> ModelArgs:
-    """The typed arguments. Raises SettingError for an unknown name or a value of the wrong kind."""
+    """Return the typed arguments. Raises SettingError for an unknown name or a value of the wrong type."""
     for name in args:
-        if name not in _READERS:
-            there_are = f"; there are: {', '.join(sorted(_READERS))}"
-            raise SettingError(f"model argument {name!r} is unknown{did_you_mean(name, _READERS, otherwise=there_are)}")
-    return ModelArgs(**{name: _read(name, str(value)) for name, value in args.items()})
-
-
-def _read(name: str, text: str) -> Any:
-    try:
-        return _READERS[name](text)
-    except _ExpectedError as expected:
-        raise SettingError(f"model argument {name}={text}: expected {expected}") from None
-
-
-def _text(text: str) -> str:
-    if not text:
-        raise _ExpectedError("a text")
-    return text
-
-
-def _dtype(text: str) -> str:
-    if text not in DTYPES:
-        raise _ExpectedError(f"one of {', '.join(DTYPES)}")
-    return text
-
-
-def _engine(text: str) -> str:
-    if text not in ENGINES:
-        raise _ExpectedError(f"one of {', '.join(ENGINES)}")
-    return text
-
-
-def _device(text: str) -> str:
-    if not re.fullmatch(r"[a-z]+(:\d+)?", text):
-        raise _ExpectedError("a device such as cpu, cuda, cuda:1 or mps")
-    return text
-
-
-def _count(text: str) -> int:
-    if not re.fullmatch(r"[0-9]+", text) or int(text) == 0:
-        raise _ExpectedError("a whole number above 0")
-    return int(text)
-
-
-def _token_id(text: str) -> int:
-    if not re.fullmatch(r"[0-9]+", text):
-        raise _ExpectedError("a token id, a whole number")
-    return int(text)
-
-
-_TRUTH = MappingProxyType({"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False})
-
-
-def _truth(text: str) -> bool:
-    if text.lower() not in _TRUTH:
-        raise _ExpectedError("true or false")
-    return _TRUTH[text.lower()]
-
-
-_READERS: Mapping[str, Callable[[str], Any]] = MappingProxyType(
-    {
-        "dtype": _dtype,
-        "device": _device,
-        "revision": _text,
-        "max_length": _count,
-        "attn_implementation": _text,
-        "trust_remote_code": _truth,
-        "add_bos_token": _truth,
-        "prefix_token_id": _token_id,
-        "tokenizer": _text,
-        "gguf_file": _text,
-        "batch_size": _count,
-        "max_batch_tokens": _count,
-        "engine": _engine,
-    }
-)
+        if name not in TYPES:
+            there_are = f"; there are: {', '.join(sorted(TYPES))}"
+            raise SettingError(f"model argument {name!r} is unknown{did_you_mean(name, TYPES, otherwise=there_are)}")
+    return ModelArgs(**{name: TYPES[name].read(str(text), f"model argument {name}") for name, text in args.items()})

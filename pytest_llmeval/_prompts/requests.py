@@ -6,17 +6,14 @@ The calls of a model that a doc takes: its prompt, and what is asked about it, b
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from pytest_llmeval._doc import ChatTemplate
 from pytest_llmeval._doc import Instance
 from pytest_llmeval._doc import RenderedDoc
-from pytest_llmeval._errors import SettingError
 from pytest_llmeval._lm import GenerationKwargs
 from pytest_llmeval._output_types import OUTPUT_TYPES
 from pytest_llmeval._prompts.fields import Row
@@ -27,15 +24,15 @@ from pytest_llmeval._prompts.rendering import plain_text
 from pytest_llmeval._prompts.rendering import question_turns
 from pytest_llmeval._prompts.rendering import render_example
 from pytest_llmeval._prompts.rendering import system_turn
+from pytest_llmeval._settings import FLAG
 from pytest_llmeval._settings import Settings
+from pytest_llmeval._settings import ValueType
 from pytest_llmeval._task import NOTHING
 from pytest_llmeval._task import DocData
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import LIMIT_KEYS
 from pytest_llmeval._taskfile import generation_settings
 
-
-_TRUTH = MappingProxyType({"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False})
 
 #: Settings that `GenerationKwargs` has a field for; all others go to the backend as they are.
 _OWN = frozenset({"until", "max_gen_toks", "do_sample", "temperature", "top_p", "top_k", "seed"})
@@ -74,11 +71,7 @@ def _typed(name: str, value: Any) -> Any:
     """An override as what its key wants: from the command line every value comes as a text."""
     if not isinstance(value, str):
         return value
-    what, read = _KINDS.get(name, ("a value", _free))
-    try:
-        return read(value)
-    except (KeyError, ValueError, SyntaxError):
-        raise SettingError(f"--llmeval-gen-kwargs: {name}: expected {what}, got {value!r}") from None
+    return _TYPES.get(name, _FREE).read(value, f"--llmeval-gen-kwargs: {name}")
 
 
 def _free(text: str) -> Any:
@@ -101,11 +94,12 @@ def _stops(text: str) -> list[str]:
     return list(stops)
 
 
-_KINDS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
-    **dict.fromkeys([*LIMIT_KEYS, "top_k", "seed"], ("a whole number", int)),
-    **dict.fromkeys(["temperature", "top_p"], ("a number", float)),
-    "do_sample": ("true or false", lambda text: _TRUTH[text.lower()]),
-    "until": ("a text or a list of texts", _stops),
+_FREE = ValueType("a value", _free)
+_TYPES: Mapping[str, ValueType[Any]] = {
+    **dict.fromkeys([*LIMIT_KEYS, "top_k", "seed"], ValueType("a whole number", int)),
+    **dict.fromkeys(["temperature", "top_p"], ValueType("a number", float)),
+    "do_sample": FLAG,
+    "until": ValueType("a text or a list of texts", _stops),
 }
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._lm import LM
-from pytest_llmeval._models.history import first_bad
+from pytest_llmeval._models import first_bad
 from pytest_llmeval._report import append_lines
 from pytest_llmeval._session.items import gate_of
 from pytest_llmeval._session.needed_docs import score_scope

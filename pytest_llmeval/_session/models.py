@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Iterator
+from collections.abc import Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from pathlib import PurePath
 
 import pytest
 
@@ -13,19 +18,34 @@ from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._lm import LM
 from pytest_llmeval._models import Encodings
+from pytest_llmeval._models import Given
 from pytest_llmeval._models import ModelFactory
 from pytest_llmeval._models import ModelSpec
-from pytest_llmeval._session.options import ModelChoice
+from pytest_llmeval._models import history_between
 from pytest_llmeval._session.options import origin_of
-from pytest_llmeval._session.options import parse_pairs
 from pytest_llmeval._session.options import value_of
+from pytest_llmeval._settings import parse_pairs
+
+
+NO_MODEL = (
+    "no model is named: give --llmeval-model PATH-or-hub-id, set ini llmeval_model, or override the fixture "
+    "llmeval_model in conftest.py"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """One model of the session: its name in ids and reports, and its spec as the user wrote it, paths absolute."""
+
+    name: str
+    spec: str
 
 
 class Models:
-    """The models named by option or ini."""
+    """The models named by option or ini. Raises SettingError for names that do not tell them apart."""
 
-    def __init__(self, config: pytest.Config, choices: tuple[ModelChoice, ...]) -> None:
-        self.choices = choices
+    def __init__(self, config: pytest.Config) -> None:
+        self.choices = choices = _choices(config)
         bisected = bool(value_of(config, "bisect"))
         #: Checkpoints of a search that were found beside its two ends, not named.
         self._found = choices[1:-1] if bisected and not config.getoption("llmeval_model") else ()
@@ -68,7 +88,7 @@ class Models:
                 lm = _models.load_model(self._spec_of(choice), self._encodings)
                 # What was imported stays: pytest looks for garbage five times as it ends, a second of a short run.
                 gc.freeze()
-                getattr(lm, "prepare", _nothing)()
+                getattr(lm, "prepare", lambda: None)()
         except LLMEvalError as error:
             # Errors of our own loader begin with the model's name; those of other schemes need not.
             message = str(error) if str(error).startswith("model ") else f"model {choice.name!r}: {error}"
@@ -78,7 +98,7 @@ class Models:
             yield lm
         finally:
             self._served.pop(id(lm), None)
-            getattr(lm, "close", _nothing)()
+            getattr(lm, "close", lambda: None)()
 
     def variant_of(self, lm: LM) -> str:
         """The name in node ids of a model that is open here; empty where there is no other."""
@@ -88,12 +108,6 @@ class Models:
         if choice.name not in self._specs:
             self._specs[choice.name] = _models.parse_spec(choice.spec, self._args, schemes=self._schemes)
         return self._specs[choice.name]
-
-
-NO_MODEL = (
-    "no model is named: give --llmeval-model PATH-or-hub-id, set ini llmeval_model, or override the fixture "
-    "llmeval_model in conftest.py"
-)
 
 
 @contextmanager
@@ -108,5 +122,64 @@ def gc_disabled() -> Iterator[None]:
             gc.enable()
 
 
-def _nothing() -> None:
-    """Stands in for `prepare` and `close` of models that have none."""
+def _choices(config: pytest.Config) -> tuple[ModelChoice, ...]:
+    named = _given(config, "model")
+    if ends := _given(config, "bisect"):
+        named = _history(config, ends, named)
+    short = _shortest_names([spec for _, spec in named])
+    choices = tuple(ModelChoice(name or short[i], spec) for i, (name, spec) in enumerate(named))
+    for name, count in Counter(choice.name for choice in choices).items():
+        if count > 1:
+            raise SettingError(
+                f"{origin_of(config, 'model')}: {count} models are called {name!r}; name them apart with NAME=SPEC"
+            )
+    return choices
+
+
+def _given(config: pytest.Config, option: str) -> list[Given]:
+    """Return the models that an option names, paths made absolute."""
+    typed = config.getoption(f"llmeval_{option}") is not None
+    base = config.invocation_params.dir if typed else config.rootpath
+    named = [_split_name(str(text)) for text in value_of(config, option) or ()]
+    return [(name, _absolute(spec, base)) for name, spec in named]
+
+
+def _history(config: pytest.Config, ends: Sequence[Given], named: Sequence[Given]) -> list[Given]:
+    """Return the checkpoints to search. Those of the ini file are for runs that name no model, so they are left out."""
+    origin = origin_of(config, "bisect")
+    if len(ends) != 2:
+        raise SettingError(f"{origin}: expected two models, GOOD and BAD, got {len(ends)}")
+    try:
+        return history_between(ends[0], ends[1], named if config.getoption("llmeval_model") else ())
+    except SettingError as error:
+        raise SettingError(f"{origin}: {error}") from None
+
+
+def _split_name(text: str) -> Given:
+    """Return the name (None without one) and the spec of ``NAME=SPEC``; a name holds no slash and no colon."""
+    name, equals, spec = text.partition("=")
+    if equals and spec and not set(name) & set("/\\:") and name.strip():
+        return name.strip(), spec
+    return None, text
+
+
+def _absolute(spec: str, base: Path) -> str:
+    """Return a spec, made absolute if it is a path below `base`, so that xdist's workers find it from anywhere."""
+    path = Path(spec).expanduser()
+    if path.is_absolute() or (base / path).exists():
+        return str(base / path)
+    return spec
+
+
+def _shortest_names(specs: Sequence[str]) -> list[str]:
+    """Return the last path component of each spec, with as many more in front as make the names differ."""
+    parts = [PurePath(spec.rstrip("/")).parts or (spec,) for spec in specs]
+    depths = [1] * len(specs)
+    while True:
+        names = ["/".join(part[-depth:]).lstrip("/") for part, depth in zip(parts, depths, strict=True)]
+        clashes = {name for name, count in Counter(names).items() if count > 1}
+        growable = [i for i, name in enumerate(names) if name in clashes and depths[i] < len(parts[i])]
+        if not growable:
+            return names
+        for i in growable:
+            depths[i] += 1

@@ -233,7 +233,7 @@ class TestBaselines:
         result.stderr.fnmatch_lines(
             [
                 "ERROR: --llmeval-update-baseline: a baseline holds all docs that were asked for, and "
-                "--llmeval-early-stop leaves some out: give one of the two"
+                "--llmeval-early-stop omits some: give one of the two"
             ]
         )
 
@@ -247,7 +247,7 @@ class TestSettings:
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         result.stderr.fnmatch_lines(
             [
-                "ERROR: --llmeval-noise: ties are counted over all docs, and --llmeval-early-stop leaves some out: "
+                "ERROR: --llmeval-noise: ties are counted over all docs, and --llmeval-early-stop omits some: "
                 "give one of the two"
             ]
         )

@@ -237,19 +237,19 @@ class TestArguments:
     @pytest.mark.parametrize(
         ("name", "value", "expected"),
         [
-            ("dtype", "floot32", "one of auto, bfloat16, float16, float32, float64"),
-            ("engine", "trees", "one of auto, padded, tree"),
-            ("max_length", "2k", "a whole number above 0"),
-            ("max_length", "0", "a whole number above 0"),
-            ("batch_size", "-1", "a whole number above 0"),
+            ("dtype", "floot32", "auto, bfloat16, float16, float32 or float64"),
+            ("engine", "trees", "auto, padded or tree"),
+            ("max_length", "2k", "a whole number from 1"),
+            ("max_length", "0", "a whole number from 1"),
+            ("batch_size", "-1", "a whole number from 1"),
             ("trust_remote_code", "maybe", "true or false"),
             ("device", "gpu 1", "a device such as cpu, cuda, cuda:1 or mps"),
-            ("prefix_token_id", "<s>", "a token id, a whole number"),
+            ("prefix_token_id", "<s>", "a whole number from 0"),
             ("revision", "", "a text"),
         ],
     )
     def test_an_ill_typed_value(self, name: str, value: str, expected: str) -> None:
-        assert complaint("org/name", {name: value}) == f"model argument {name}={value}: expected {expected}"
+        assert complaint("org/name", {name: value}) == f"model argument {name}: expected {expected}, got {value!r}"
 
     def test_an_unknown_name(self) -> None:
         assert complaint("org/name", {"dtyp": "auto"}) == "model argument 'dtyp' is unknown; did you mean 'dtype'?"
