@@ -1,9 +1,9 @@
-"""Copy a checkpoint with a part of one layer's weights set to zero: a regression that is known to be there.
+"""Copy a checkpoint with a part of one layer's weights set to zero: a known regression.
 
     python perf/damage.py MODEL OUT --layer 15 --share 0.05
 
-Every matrix of the layer loses that share of its weights, drawn at random by the seed. MODEL is a folder with one
-``model.safetensors``.
+In every matrix of the layer that share of the weights, drawn at random by the seed, becomes zero. MODEL is a folder
+with one ``model.safetensors``.
 """
 
 from __future__ import annotations

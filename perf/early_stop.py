@@ -1,12 +1,12 @@
-"""Time to verdict: our gate with early stopping against lm_eval's full run, whole commands, in rounds.
+"""Measure the time to a verdict: a gate with early stopping against a full run of lm_eval, whole commands, in rounds.
 
     LLMEVAL_SHARED=../shared python perf/early_stop.py MODEL_FOLDER [ROW ...] [--rounds 3] [--batches 1 4 8]
 
 Each row is one task and three floors on its accuracy: one that it clearly passes, one that it clearly fails, and its
-accuracy itself, which no part of the docs decides. Ours is the command that a CI job would run; lm_eval has no
-gates, so its verdict is known when its run of all docs is: one such run in each round stands against all floors. It
-gets the batch size of --batches that is fastest on the first docs. `--peer-limit N` times it on the first N docs only,
-and says what all docs would take at that pace: for a first look, not for the table. Keep the machine quiet.
+accuracy itself, which no part of the docs decides. The gate is timed as the command that a CI job would run. lm_eval
+has no gates, so its verdict is known when its run of all docs ends: one such run per round is compared with all floors.
+It runs with the batch size of --batches that is fastest on the first docs. `--peer-limit N` times it on the first N
+docs only and extrapolates to all docs: for a first look, not for the table. Run nothing else on the machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A task file, the peer's name of the task, the docs that it has, and accuracies for the three floors."""
+    """A task file, the name of the task in lm_eval, its number of docs, and accuracies for the three floors."""
 
     file: str
     task: str
@@ -48,13 +48,13 @@ ROWS = {
 }
 
 
-#: Docs that lm_eval's batch size is found on.
+#: Number of docs for the choice of lm_eval's batch size.
 PROBE = 150
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """One command: seconds from start to exit, docs that were run, what the verdict says of when it was known."""
+    """One command: seconds from start to exit, docs that were run, and the part of the verdict on when it was known."""
 
     seconds: float
     docs: int

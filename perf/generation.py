@@ -1,11 +1,11 @@
-"""Generation, paired: continuous batching, padded batches and lm_eval's hf backend on the same prompts, in one process.
+"""Time generation in pairs: continuous batching, padded batches and lm_eval's hf backend in one process.
 
     LLMEVAL_SHARED=../shared python perf/generation.py MODEL_FOLDER [--docs N] [--pairs N] [--batch 1 4 8]
                                                        [--profile]
 
-GSM8K at five shots, drawn anew for every document, so that hardly two prompts share anything. Time is what a model
-call takes, tokenizing included, loading not. The limit is the time that the distinct tokens need at the rate of a
-matrix product of 1024^3, as in `scoring.py`.
+GSM8K with five few-shot examples, drawn anew for every document, so that prompts share almost nothing. The time is
+that of model calls, with tokenizing and without loading. The limit is the time that the distinct tokens need at the
+rate of a matrix product of 1024^3, as in `scoring.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Side = Callable[[Sequence[Prompt]], list[str]]
 
 
 def prompts_of(path: str, docs: int) -> list[Prompt]:
-    """What is asked of a model for the first docs of a task."""
+    """Return the prompts of the first docs of a task."""
     settings = Settings(data_dir=Path(os.environ["LLMEVAL_SHARED"], "mirror"), limit=docs)
     task = Registry().load(BENCHMARKS / path)
     assert isinstance(task, Task)

@@ -1,6 +1,6 @@
-"""All recorded results of lm-evaluation-harness against ours: prompts, log-likelihoods, picks, aggregates.
+"""Compare all recorded results of lm-evaluation-harness with ours: prompts, log-likelihoods, choices, aggregates.
 
-Log-likelihoods are also held against what lm_eval gives on this machine.
+Log-likelihoods are also compared with those that lm_eval gives on this machine.
 
     python perf/golden.py MODEL SHARED [SET ...]
 
@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def _largest(scored: Sequence[goldenrows.Scored], here: Sequence[float]) -> str:
-    """How far lm_eval goes from its own recording on this machine, and we from lm_eval on it."""
+    """Return the largest differences on this machine: lm_eval to its own recording, and ours to lm_eval."""
     drift = max(abs(value - one.recorded) for one, value in zip(scored, here, strict=True))
     apart = max(abs(value - one.ours) for one, value in zip(scored, here, strict=True))
     return f"{drift:.2e} from its own recording, {apart:.2e} from ours"

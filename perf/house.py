@@ -29,7 +29,7 @@ HEADLESS = re.compile(
     r"because|it|its|they|these|those|this|so)\b"
 )
 
-#: Phrases that plain technical English does without, and the word to write instead.
+#: Phrases that the package avoids, and the words to write instead.
 DISCOURAGED: Mapping[str, str] = {
     r"(?<!there )\b(?:is|are) no (?!longer|more\b|less\b|matter\b)\w": "is not a",
     r"\bso many\b": "that number of",
@@ -46,7 +46,7 @@ DISCOURAGED: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One thing found: file and line, and what stands there."""
+    """A place that is counted: file, line, and its text."""
 
     file: Path
     line: int

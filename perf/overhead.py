@@ -1,10 +1,10 @@
-"""What pytest costs per doc: a task of N docs against a plain test parametrized N times.
+"""Measure the cost of pytest per doc: a task of N docs against a plain test parametrized N times.
 
     python perf/overhead.py [--docs 15000] [--pairs 5]
 
-Both suites run in turn, each in a process of its own; the figures are medians. The model answers at once, so
-what remains is collection and reporting. Opening the data, and rendering, asking and scoring the docs, are the
-task's own work: they are measured inside and reported apart.
+Both suites run in turn, each in its own process; the figures are medians. The model answers at once, so collection and
+reporting remain. Opening the data, and rendering, model calls and scoring of the docs, are the task's own work: they
+are measured inside the process and reported separately.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import tempfile
 from pathlib import Path
 
 
-#: What one suite used, by name; a pair is the task's and the plain test's.
+#: The measurements of one suite, by name; a pair is that of the task and that of the plain test.
 Measured = dict[str, float]
 Pair = tuple[Measured, Measured]
 
-#: Memory is compared with a suite so many times smaller.
+#: Memory is compared with that of a suite smaller by this factor.
 FEWER = 5
 
 TASK = """\
@@ -58,7 +58,7 @@ def test_doc(doc):
     pass
 """
 
-#: Measures from inside: clocks at the borders of collection and run, memory after each.
+#: Measures inside the process: clocks at the start and end of collection and run, memory after each.
 PROBE = """\
 import gc, json, os, time, tracemalloc
 import pytest
@@ -86,7 +86,7 @@ def timed(owner, name, key):
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session):
     if os.environ["SUITE"] == "task":
-        # Imports are a fixed price, not one per doc.
+        # Imports are a fixed cost, not one per doc.
         import datasets
         import pytest_llmeval._session.hooks
         from pytest_llmeval._evaluation.evaluation import Evaluation
@@ -126,7 +126,7 @@ def main() -> None:
 
 
 def run_pairs(root: Path, docs: int, pairs: int, *, trace: bool = False) -> list[Pair]:
-    """Memory is traced in runs of its own, for that takes time."""
+    """Time pairs of runs, and trace memory in separate runs, since tracing takes time."""
     write_suites(root, docs)
     return [(run(root, "task", trace), run(root, "plain", trace)) for _ in range(pairs)]
 
@@ -144,7 +144,7 @@ def write_suites(root: Path, docs: int) -> None:
 
 
 def run(root: Path, suite: str, trace: bool) -> Measured:
-    """One suite in a process of its own; seconds of CPU time and bytes, without what is the task's own work."""
+    """Run one suite in its own process; return seconds of CPU time and bytes, without the task's own work."""
     out = root / f"{suite}.json"
     environment = {
         **os.environ,
@@ -179,7 +179,7 @@ def report(docs: int, pairs: list[Pair], many: Pair, few: Pair) -> None:
     row("collect + run (s)", pairs, lambda side: side["collect"] + side["run"], 1.0, digits=2)
     fewer = docs // FEWER
     for key in ("bytes collected", "bytes at the end"):
-        # What a doc more costs: imports and other fixed prices cancel out.
+        # The cost of one more doc: imports and other fixed costs cancel out.
         task, plain = ({key: a[key] - b[key]} for a, b in zip(many, few, strict=True))
         row(f"{key} (per item)", [(task, plain)], lambda side, key=key: side[key], 1 / (docs - fewer))
     for key in ("open", "score"):

@@ -1,10 +1,10 @@
-"""Our pytest command against lm_eval's on the same docs and model, in turn, in pairs.
+"""Time our pytest command and that of lm_eval on the same docs and model, in turn, in pairs.
 
     LLMEVAL_SHARED=../shared python perf/peer.py MODEL_FOLDER [ROW ...] [--pairs 3] [--batches 1 4 8]
 
-Both sides are whole commands in fresh processes. Time in model calls, tokenizing included, is what either says of
-itself; whole time is from start to exit. lm_eval gets the batch size of --batches that is fastest on the first docs
-of a row; ours chooses for itself. Runs on whatever cores torch takes: keep the machine quiet.
+Both are whole commands in fresh processes. Each reports its own time in model calls, tokenizing included; whole time is
+from start to exit. lm_eval runs with the batch size of --batches that is fastest on the first docs of a row; ours
+chooses its own. Both use all cores that torch takes: run nothing else on the machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 
 ROOT = Path(__file__).parents[1]
-#: Runs pytest with the arguments behind it, and says how long it was in model calls.
+#: Runs pytest with the arguments that follow, and prints the time in model calls.
 OURS = """
 import sys, time
 import pytest
@@ -56,7 +56,7 @@ sys.exit(code)
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One row: our files, the peer's task names, shots, docs of each task (None: all), and docs to find its batch."""
+    """One row: our files, lm_eval's task names, shots, docs of each task (None: all), and docs to find its batch."""
 
     files: str
     tasks: str
@@ -104,7 +104,7 @@ def run(command: list[str]) -> Times:
 
 
 def ours(model: Path, shared: Path, work: Work, limit: int | None, extra: list[str]) -> Times:
-    # The plugin of hypothesis, where it is installed, imports it all as a run ends: a second that is not ours.
+    # The plugin of hypothesis, where it is installed, imports all of it at the end of a run: a second not to count.
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
     options += ["--llmeval-model", str(model), "--llmeval-data", str(shared / "mirror")]
     options += [] if work.shots is None else ["--llmeval-fewshot", str(work.shots)]

@@ -1,13 +1,13 @@
-"""Scoring, paired: the tree engine, the padded engine and lm_eval's hf backend on the same texts, in one process.
+"""Time scoring in pairs: the tree engine, the padded engine and lm_eval's hf backend on the same texts, in one process.
 
     LLMEVAL_SHARED=../shared python perf/scoring.py MODEL_FOLDER [ROW ...] [--docs N] [--choices N] [--pairs N]
                                                     [--profile]
 
-Time is what a model call takes, tokenizing included, loading not; on a machine that does other work too, trust the
+The time is that of model calls, with tokenizing and without loading; on a machine that does other work too, use the
 processor time of one thread (OMP_NUM_THREADS=1). lm_eval's best batch size differs by row: try 1, 4 and 8.
 The limit is the time that the distinct tokens need at the rate of a matrix product of 1024^3 just before and just
-behind: 2 x the parameters of the layers x tokens / the better of both rates. `--profile` says at the end which
-operators the tree's time goes to.
+after: 2 x the parameters of the layers x tokens / the better of both rates. `--profile` prints the operators that take
+the time of the tree.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One kind of work: a task file or a folder of them, shots, and how many docs of each are asked by default."""
+    """One kind of work: a task file or a folder of them, shots, and the default number of docs of each."""
 
     path: str
     shots: int
@@ -65,7 +65,7 @@ ROWS = {
 
 
 def texts_of(row: Row, docs: int, choices: int | None = None) -> list[Pair]:
-    """What is asked of a model for the first docs of each task, or for the first choices of each of them."""
+    """Return the requests of the first docs of each task, or of the first choices of each of these docs."""
     mirror = Path(os.environ["LLMEVAL_SHARED"], "mirror")
     settings = Settings(data_dir=mirror, limit=docs, num_fewshot=row.shots)
     registry, data = Registry(), DataSource()
@@ -102,7 +102,7 @@ def peer(model: Any, tokenizer: Any, batch: int) -> Callable[[Sequence[Pair]], l
 
 
 def matmul_rates() -> list[float]:
-    """Floating-point operations per second of wall and of processor time, the best of some products."""
+    """Return floating-point operations per second of wall and of processor time, the best of some products."""
     a, b = torch.randn(2, 1024, 1024)
     seconds = []
     for _ in range(12):
@@ -123,7 +123,7 @@ def distinct_tokens(model: Any, tokenizer: Any, texts: Sequence[Pair]) -> int:
 
 
 class Timings(NamedTuple):
-    """By side: seconds of wall and of processor time of each turn, rates around it, and the last answers."""
+    """The times of one side: seconds of wall and of processor time per turn, rates around it, and the last answers."""
 
     walls: dict[str, list[float]]
     cpus: dict[str, list[float]]
@@ -131,7 +131,7 @@ class Timings(NamedTuple):
     answers: dict[str, list[Any]]
 
     def shares(self, side: str, operations: float) -> list[float]:
-        """What part of the time so many operations take at the rates, by the clock and by processor time."""
+        """Return the part of the time that these operations take at the rates, by wall and by processor time."""
         return [
             statistics.median(operations / rate[i] / time for rate, time in zip(self.rates[side], times, strict=True))
             for i, times in enumerate((self.walls[side], self.cpus[side]))

@@ -1,4 +1,4 @@
-"""What the later checkpoints of a session save: seconds of rendering and encoding, model after model.
+"""Measure what later checkpoints of a session save: seconds of rendering and encoding, model after model.
 
     python perf/sharing.py MIRROR FOLDER,FOLDER[,...] TASK.yaml [...]
 
@@ -21,12 +21,12 @@ from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Task
 
 
-#: The tokens that a model shall read at once, and the docs of a wave.
+#: The context length of the model in tokens, and the docs of a wave.
 MAX_LENGTH, WAVE = 8192, 100
 
 
 def measure(evaluation: Evaluation, tasks: Sequence[OpenTask], encoder: TextEncoder) -> tuple[int, float, float]:
-    """(docs, seconds of rendering, seconds of encoding)."""
+    """Return the number of docs, the seconds of rendering, and the seconds of encoding."""
     docs, rendering, encoding = 0, 0.0, 0.0
     for task in tasks:
         for start in range(0, len(task.asked), WAVE):

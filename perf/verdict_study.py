@@ -1,11 +1,11 @@
-"""How often verdicts err, what they can see, and what early stopping saves: simulated, with fixed seeds.
+"""Simulate, with fixed seeds, how often verdicts err, what they can detect, and what early stopping saves.
 
     python perf/verdict_study.py [--quick] [floor_errors paired_power ...]
 
 Prints Markdown tables. Confidence is .95 everywhere: a verdict may be wrong in 5 % of comparisons. Each rate comes
 from at least 2,000 simulated comparisons; one standard error of a rate of 5 % is then .5 points (.15 with 20,000).
-Counts of flips are drawn from their multinomial: a paired verdict sees nothing else of a comparison, in particular
-not the accuracy before.
+Counts of flips are drawn from their multinomial distribution: a paired verdict uses nothing else of a comparison, in
+particular not the accuracy before.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ CHANGES: dict[str, tuple[Callable[[Rng, int], Floats], float]] = {
 }
 
 
-#: Scores before a change, which tell how far docs are apart where nothing else does.
+#: Scores before a change, which show how far docs are apart where no range is known.
 BEFORE: dict[str, Callable[[Rng, int], Floats]] = {
     "uniform": lambda rng, n: rng.random(n),
     "97 % 1, else uniform": SCORES["97 % 1, else uniform"][0],
@@ -290,7 +290,7 @@ def clustered_errors(times: int) -> None:
         for _ in range(times):
             sizes = rng.integers(1, biggest + 1, passages)
             clusters = np.repeat(np.arange(passages), sizes)
-            # Half of each doc's chance is its passage's: mean .6.
+            # Half of each doc's probability depends on its passage: mean .6.
             chance = 0.5 * np.repeat(rng.beta(1.2, 0.8, passages), sizes) + 0.5 * 0.6
             right = (rng.random(len(clusters)) < chance).astype(float)
             names = clusters.tolist()
@@ -413,7 +413,7 @@ def early_errors(times: int) -> None:
 
 
 def ever(values: Floats, limit: float, low: float, total: int | None) -> tuple[bool, bool]:
-    """Whether above and below are claimed at any time before the last doc."""
+    """Return two truth values: above, and below, is claimed at some time before the last doc."""
     test = stats.MeanTest(limit, ALPHA, low=low, total=total)
     test.update(values[:-1])
     return test.above, test.below
