@@ -99,7 +99,7 @@ class FewshotSpec:
 
 @dataclass(frozen=True, slots=True)
 class MetricSpec:
-    """One entry of `metric_list`. `function` is set for a ``!function`` metric, `name` is then its name.
+    """One entry of `metric_list` as written. `function` is set for a ``!function`` metric, `name` is then its name.
 
     `aggregation` is a name, a ``!function``, or None for the metric's own; likewise `higher_is_better`.
     """
@@ -109,7 +109,6 @@ class MetricSpec:
     aggregation: str | DocFunction | None = None
     higher_is_better: bool | None = None
     options: Mapping[str, Any] = NOTHING
-    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +157,8 @@ class Metric:
     `score` takes (prediction, references) of a generated text and returns items by name; `code` takes (completions,
     prompt, references, doc, runner) and does so by running programs, for each k of `pass_at`. All are None where
     `process_results` scores. `picks_by`: for a metric that is right if the choice with the largest value is, those
-    values, choice by choice.
+    values, choice by choice. `unconditional`: it needs the loglikelihoods of the choices without the context as well.
+    `listed` is False for a metric that the task has by its output type, without a `metric_list`.
     """
 
     name: str
@@ -171,6 +171,8 @@ class Metric:
     score: Callable[[Any, Sequence[str]], Mapping[str, Item]] | None = field(default=None, compare=False, repr=False)
     code: Callable[..., Mapping[str, Item]] | None = field(default=None, compare=False, repr=False)
     pass_at: tuple[int, ...] = ()
+    unconditional: bool = False
+    listed: bool = True
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -183,31 +185,52 @@ class Metric:
         return self.score is not None and self.kind == "any"
 
 
+#: One function of a filter pipeline, ready: (answers, doc) -> answers, or a single value.
+Step: TypeAlias = Callable[[Sequence[Any], DocData], Any]
+
+
 @dataclass(frozen=True, slots=True)
 class FilterStep:
-    """One function of a filter pipeline with its arguments; `function` is set for ``!function``/custom."""
+    """One function of a filter pipeline as written, and `apply`, made of it; `function` is set for a ``!function``."""
 
     name: str
+    apply: Step = field(compare=False, repr=False)
     options: Mapping[str, Any] = NOTHING
     function: DocFunction | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class FilterSpec:
-    """One entry of `filter_list`: a named pipeline over all responses of a doc."""
+class Pipeline:
+    """An entry of `filter_list`, ready: called with a doc's responses, one per repeat, and the doc.
+
+    It returns a single value if the last step is `take_first`, else a list (of one for `majority_vote`). Raises
+    ValueError where a step cannot be applied, and TaskFileError where a function of the task fails.
+    """
 
     name: str
     steps: tuple[FilterStep, ...]
 
+    def __call__(self, responses: Sequence[Any], doc: DocData) -> Any:
+        value: Any = list(responses)
+        for step in self.steps:
+            value = step.apply(value if isinstance(value, list) else [value], doc)
+        return value
+
+
+def take_first(answers: Sequence[Any], doc: DocData) -> Any:
+    """Return the first answer: the step of the same name."""
+    return answers[0]
+
 
 #: The pipeline of a task that names none: the first response counts.
-TAKE_FIRST = FilterSpec("none", (FilterStep("take_first"),))
+TAKE_FIRST = Pipeline("none", (FilterStep("take_first", take_first),))
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """One benchmark. Field names are the YAML keys; `path` and `lines` say where they were written.
 
+    `metrics` and `filters` are resolved and ready; `metrics` are those of the output type where none are listed.
     `gates` holds the entries of ``metadata: {gates: [...]}`` as written (text or mapping) with their line.
     `config` is the resolved YAML as plain data, for reports and hashes (functions by their source).
     `output_type` names a record of `_output_types.OUTPUT_TYPES`. `evaluated_split` is `test_split`, else
@@ -238,9 +261,9 @@ class Task:
     fewshot_delimiter: str = "\n\n"
     target_delimiter: str = " "
     generation_kwargs: Mapping[str, Any] = NOTHING
-    filters: tuple[FilterSpec, ...] = (TAKE_FIRST,)
+    filters: tuple[Pipeline, ...] = (TAKE_FIRST,)
     repeats: int = 1
-    metrics: tuple[MetricSpec, ...] = ()
+    metrics: tuple[Metric, ...] = ()
     unsafe_code: bool = False
     version: str | int | float | None = None
     metadata: Mapping[str, Any] = NOTHING

@@ -24,7 +24,6 @@ from pytest_llmeval._output_types import OUTPUT_TYPES
 from pytest_llmeval._plain import plain_or_text
 from pytest_llmeval._prompts import written_kwargs
 from pytest_llmeval._prompts.fewshot import num_fewshot
-from pytest_llmeval._scoring import metrics_of
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Task
 
@@ -87,7 +86,7 @@ def header_of(task: Task, settings: Settings) -> Header:
             "higher_is_better": metric.higher_is_better,
             "options": {name: plain_or_text(value) for name, value in metric.options.items()},
         }
-        for metric in metrics_of(task)
+        for metric in task.metrics
     }
     return Header(task.name, used | {"system": settings.system}, filters, metrics)
 

@@ -157,8 +157,8 @@ class Evaluation:
             return (
                 f"{place} runs code that the model writes; allow it with --llmeval-allow-code (it then runs sandboxed)"
             )
-        in_sandbox = sorted(name for name, definition in METRICS.items() if definition.runs_code)
-        if not any(metric.name in in_sandbox for metric in task.metrics):
+        if not any(metric.pass_at for metric in task.metrics):
+            in_sandbox = sorted(name for name, definition in METRICS.items() if definition.runs_code)
             return (
                 f"{place} runs code that the model writes in functions of its own, which no sandbox holds; score it "
                 f"with one of the metrics {', '.join(in_sandbox)}"

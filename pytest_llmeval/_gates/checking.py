@@ -8,12 +8,10 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._gates.gate import Gate
 from pytest_llmeval._gates.gate import Rule
 from pytest_llmeval._gates.ranges import check_range
 from pytest_llmeval._plain import did_you_mean
-from pytest_llmeval._scoring import metrics_of
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Metric
 from pytest_llmeval._task import Task
@@ -103,7 +101,7 @@ def metric_names(owner: Task | Group) -> tuple[str, ...]:
     """The names under which a task's metrics come, or those of what a group aggregates."""
     if isinstance(owner, Group):
         return tuple(dict.fromkeys(metric.metric for metric in owner.metrics))
-    return tuple(name for metric in _metrics(owner) for name in metric.names)
+    return tuple(name for metric in owner.metrics for name in metric.names)
 
 
 def filter_names(owner: Task | Group, leaves: Sequence[Task] = (), metric: str | None = None) -> tuple[str, ...]:
@@ -115,7 +113,7 @@ def filter_names(owner: Task | Group, leaves: Sequence[Task] = (), metric: str |
 
 def names_are_open(task: Task) -> bool:
     """Whether functions of the task may return scores under any name."""
-    return task.process_results is not None or any(metric.names_are_open for metric in _metrics(task))
+    return task.process_results is not None or any(metric.names_are_open for metric in task.metrics)
 
 
 def higher_is_better(name: str, owner: Task | Group, leaves: Sequence[Task]) -> bool | None:
@@ -127,7 +125,7 @@ def higher_is_better(name: str, owner: Task | Group, leaves: Sequence[Task]) -> 
 def _meant(name: str, owner: Task | Group, leaves: Sequence[Task]) -> list[tuple[Task, Metric]]:
     """The metrics of that name, each with its task."""
     tasks = (owner,) if isinstance(owner, Task) else leaves
-    return [(task, metric) for task in tasks for metric in _metrics(task) if name in metric.names]
+    return [(task, metric) for task in tasks for metric in task.metrics if name in metric.names]
 
 
 def _group_filters(group: Group, leaves: Sequence[Task], metric: str | None) -> Iterator[str]:
@@ -140,13 +138,6 @@ def _group_filters(group: Group, leaves: Sequence[Task], metric: str | None) -> 
         for task in leaves:
             if entry.metric in metric_names(task) or names_are_open(task):
                 yield from filter_names(task)
-
-
-def _metrics(task: Task) -> tuple[Metric, ...]:
-    try:
-        return metrics_of(task)
-    except ValueError as error:
-        raise TaskFileError(task.path, str(error), line=task.line_of("metric_list"), key="metric_list") from None
 
 
 def _is_own(name: str, owner: Task | Group) -> bool:

@@ -118,7 +118,7 @@ def instances_for(
         # After a chat template's header nothing parts prompt and choice; after a begun reply the delimiter does.
         prefix = text_of(task.gen_prefix, Row(task, doc.data, f"doc {doc.index}"))
         delimiter = delimiter if prefix and not ends_with_space(prefix) else ""
-    unconditional = any(metric.name == "acc_mutual_info" for metric in task.metrics)
+    unconditional = any(metric.unconditional for metric in task.metrics)
     requests = kind.requests(doc, prompts, delimiter, unconditional)
     if not kind.generates:
         return tuple(

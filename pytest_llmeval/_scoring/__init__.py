@@ -21,21 +21,21 @@ from pytest_llmeval._scoring.doc_scores import choice_values
 from pytest_llmeval._scoring.doc_scores import pick_of
 from pytest_llmeval._scoring.doc_scores import score_doc
 from pytest_llmeval._scoring.filters import FILTER_NAMES
+from pytest_llmeval._scoring.filters import filter_step
+from pytest_llmeval._scoring.filters import responses_used
 from pytest_llmeval._scoring.items import ITEM_KINDS
 from pytest_llmeval._scoring.items import misfit
 from pytest_llmeval._scoring.metric import METRICS
-from pytest_llmeval._scoring.metric import default_metrics
-from pytest_llmeval._scoring.metric import metrics_of
+from pytest_llmeval._scoring.metric import metric_of
 from pytest_llmeval._scoring.metric import resolve
+from pytest_llmeval._scoring.metric import resolve_metrics
 from pytest_llmeval._scoring.metric import stderr
-from pytest_llmeval._scoring.metric import unlisted
 from pytest_llmeval._scoring.passk import CodeRunner
 from pytest_llmeval._scoring.passk import PassAtK
 from pytest_llmeval._scoring.passk import pass_at_k
 from pytest_llmeval._scoring.standard_errors import bootstrap_stderr
 from pytest_llmeval._scoring.standard_errors import pooled_stderr
 from pytest_llmeval._scoring.standard_errors import unweighted_stderr
-from pytest_llmeval._scoring.summary import metric_of
 from pytest_llmeval._scoring.summary import summarize_group
 from pytest_llmeval._scoring.summary import summarize_task
 from pytest_llmeval._scoring.text import number_in
@@ -52,9 +52,8 @@ __all__ = [
     "choice_values",
     "count_bytes",
     "count_words",
-    "default_metrics",
+    "filter_step",
     "metric_of",
-    "metrics_of",
     "misfit",
     "number_in",
     "pass_at_k",
@@ -62,10 +61,11 @@ __all__ = [
     "pooled_stderr",
     "probabilities",
     "resolve",
+    "resolve_metrics",
+    "responses_used",
     "score_doc",
     "stderr",
     "summarize_group",
     "summarize_task",
-    "unlisted",
     "unweighted_stderr",
 ]

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 from typing import TypeAlias
 
@@ -28,11 +27,8 @@ from pytest_llmeval._plain import plain
 from pytest_llmeval._plain import plain_or_text
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Pick
-from pytest_llmeval._scoring.filters import Pipeline
-from pytest_llmeval._scoring.filters import pipeline
 from pytest_llmeval._scoring.items import misfit
-from pytest_llmeval._scoring.metric import metrics_of
-from pytest_llmeval._scoring.metric import unlisted
+from pytest_llmeval._scoring.metric import metric_of
 from pytest_llmeval._scoring.passk import CodeRunner
 from pytest_llmeval._task import DocFunction
 from pytest_llmeval._task import Item
@@ -65,15 +61,14 @@ def score_doc(
     output = OUTPUT_TYPES[task.output_type]
     try:
         given = [[_understood(output, response) for response in repeats] for repeats in responses]
-        scorer = _scorer(_Same(task))
-        filtered = {ready.name: [ready(repeats, doc.data) for repeats in given] for ready in scorer.pipelines}
-        scores = {name: scorer.scores(_Asked(doc, answers, code_runner)) for name, answers in filtered.items()}
+        filtered = {pipeline.name: [pipeline(repeats, doc.data) for repeats in given] for pipeline in task.filters}
+        scores = {name: _scores(task, _Asked(doc, answers, code_runner)) for name, answers in filtered.items()}
         _check_ranges(task, scores.values())
     except LLMEvalError as error:
         return DocResult(index, {}, error=str(error))
     except ValueError as error:
         return DocResult(index, {}, error=f"task {task.name}, doc {index}: {error}")
-    correct = scorer.judge(next(iter(scores.values())))
+    correct = _judged(task, next(iter(scores.values())))
     unusable = output.unusable(doc, given)
     if unusable and task.process_results is not None:
         scores = {name: _unknown(items) for name, items in scores.items()}
@@ -107,8 +102,7 @@ def choice_values(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any
     if output.answered is None:
         return {}
     answered = output.answered(doc, [output.read_response(repeats[0]) for repeats in responses])
-    metrics = _scorer(_Same(task)).metrics.values()
-    return {metric.name: metric.picks_by(answered) for metric in metrics if metric.picks_by is not None}
+    return {metric.name: metric.picks_by(answered) for metric in task.metrics if metric.picks_by is not None}
 
 
 def _is_tied(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -> bool:
@@ -135,65 +129,37 @@ class _Asked:
     code_runner: CodeRunner | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Scorer:
-    """A task's filters and metrics, worked out once for all its docs."""
-
-    task: Task
-    pipelines: tuple[Pipeline, ...]
-    metrics: Mapping[str, Metric]
-
-    def scores(self, asked: _Asked) -> Scores:
-        """The items of one filter."""
-        if self.task.process_results is not None:
-            return _processed(self.task.process_results, asked, self.task, self.metrics)
-        answered = OUTPUT_TYPES[self.task.output_type].answered
-        if answered is None:
-            return _text_items(asked, self.metrics)
-        given = answered(asked.doc, asked.answers)
-        return {metric.name: metric.item(given) for metric in self.metrics.values() if metric.item is not None}
-
-    def judge(self, scores: Scores) -> bool | None:
-        """Whether the doc is right by the first score that is 0 or 1 and tells so; None if there is none."""
-        for name in [*(name for name in self.metrics if name in scores), *scores]:
-            metric = self.metrics.get(name)
-            # Of items that a function or a program gave only the value tells.
-            if (metric is None or metric.kind in ("right", "any")) and _is_0_or_1(scores[name]):
-                better_is_0 = metric is not None and metric.higher_is_better is False
-                return bool(scores[name]) is not better_is_0
-        return None
+def _scores(task: Task, asked: _Asked) -> Scores:
+    """The items of one filter."""
+    if task.process_results is not None:
+        return _processed(task.process_results, asked, task)
+    answered = OUTPUT_TYPES[task.output_type].answered
+    if answered is None:
+        return _text_items(asked, task.metrics)
+    given = answered(asked.doc, asked.answers)
+    return {metric.name: metric.item(given) for metric in task.metrics if metric.item is not None}
 
 
-class _Same:
-    """A key by identity: tasks hold mappings and so have no hash."""
-
-    __slots__ = ("task",)
-
-    def __init__(self, task: Task) -> None:
-        self.task = task
-
-    def __hash__(self) -> int:
-        return id(self.task)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.task is other.task
+def _judged(task: Task, scores: Scores) -> bool | None:
+    """Whether the doc is right by the first score that is 0 or 1 and tells so; None if there is none."""
+    metrics = {metric.name: metric for metric in task.metrics}
+    for name in [*(name for name in metrics if name in scores), *scores]:
+        metric = metrics.get(name)
+        # Of items that a function or a program gave only the value tells.
+        if (metric is None or metric.kind in ("right", "any")) and _is_0_or_1(scores[name]):
+            better_is_0 = metric is not None and metric.higher_is_better is False
+            return bool(scores[name]) is not better_is_0
+    return None
 
 
-@lru_cache(maxsize=256)
-def _scorer(same: _Same) -> _Scorer:
-    task = same.task
-    metrics = {metric.name: metric for metric in metrics_of(task)}
-    return _Scorer(task, tuple(map(pipeline, task.filters)), metrics)
-
-
-def _text_items(asked: _Asked, metrics: Mapping[str, Metric]) -> Scores:
+def _text_items(asked: _Asked, metrics: Sequence[Metric]) -> Scores:
     doc = asked.doc
     references = doc.references or tuple((doc.choices or ())[index] for index in doc.gold)
     if not references:
         raise ValueError("the doc has no right answer to compare with")
     (prediction,) = asked.answers
     scores: dict[str, Item] = {}
-    for metric in metrics.values():
+    for metric in metrics:
         if metric.code is not None:
             scores |= metric.code(prediction, doc.text, references, doc.data, asked.code_runner)
         elif metric.score is not None:
@@ -205,7 +171,7 @@ def _text_items(asked: _Asked, metrics: Mapping[str, Metric]) -> Scores:
     return scores
 
 
-def _processed(function: DocFunction, asked: _Asked, task: Task, metrics: Mapping[str, Metric]) -> Scores:
+def _processed(function: DocFunction, asked: _Asked, task: Task) -> Scores:
     """What the task's own function makes of the answers, called as the format has it: (doc, answers) -> items.
 
     It may leave a metric out of some docs, but not all that the task lists out of one.
@@ -215,20 +181,22 @@ def _processed(function: DocFunction, asked: _Asked, task: Task, metrics: Mappin
     if not isinstance(found, Mapping):
         raise ValueError(f"{source} must return a dict by metric, got {found!r:.80}")
     items = {str(name): _item(str(name), item) for name, item in found.items()}
-    listed = [spec.name for spec in task.metrics]
+    listed = [metric.name for metric in task.metrics if metric.listed]
     if listed and not any(name in items for name in listed):
         raise ValueError(
             f"{source} gave {dict(found)!r:.80}, which has no score for a metric of metric_list ({', '.join(listed)}): "
             "return one under such a name"
         )
+    known = {metric.name for metric in task.metrics}
     for name, item in items.items():
-        if name in metrics:
-            # A doc needs one score at least.
-            mend = f"return that, or leave {name} out where a doc has none" if len(listed) > 1 else "return that"
-            _check_shape(metrics[name], name, item, source, mend)
-        else:
+        if name not in known:
             mend = "return that, leave it out, or list it in metric_list with an aggregation that takes it"
-            _check_shape(unlisted(name), name, item, source, mend)
+        elif len(listed) > 1:
+            # A doc needs one score at least.
+            mend = f"return that, or leave {name} out where a doc has none"
+        else:
+            mend = "return that"
+        _check_shape(metric_of(task, name), name, item, source, mend)
     return items
 
 

@@ -20,16 +20,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
-from typing import TypeAlias
 
 from pytest_llmeval._functions import accepts
 from pytest_llmeval._functions import call
 from pytest_llmeval._functions import check_options
 from pytest_llmeval._functions import name_of
+from pytest_llmeval._task import NOTHING
 from pytest_llmeval._task import DocData
 from pytest_llmeval._task import DocFunction
-from pytest_llmeval._task import FilterSpec
 from pytest_llmeval._task import FilterStep
+from pytest_llmeval._task import Pipeline
+from pytest_llmeval._task import Step
+from pytest_llmeval._task import take_first
 from pytest_llmeval._time_limit import TimeLimitError
 from pytest_llmeval._time_limit import limited
 
@@ -99,9 +101,6 @@ def _punctuation() -> Mapping[int, None]:
     return dict.fromkeys(i for i in range(sys.maxunicode) if unicodedata.category(chr(i)).startswith("P"))
 
 
-#: A step made ready: (answers, doc) -> answers, or a single value.
-Step: TypeAlias = Callable[[Sequence[Any], DocData], Any]
-
 #: The format's default pattern, and what stands for no match.
 GSM8K_ANSWER = r"#### (\-?[0-9\.\,]+)"
 INVALID = "[invalid]"
@@ -109,43 +108,18 @@ INVALID = "[invalid]"
 _TAGGED_TOKEN = re.compile(r"\('([^']*)', '([^']*)'\)")
 
 
-@dataclass(frozen=True, slots=True)
-class Pipeline:
-    """A `FilterSpec` made ready to be applied to many docs."""
+def filter_step(name: str, options: Mapping[str, Any] = NOTHING, function: DocFunction | None = None) -> FilterStep:
+    """One function of a pipeline, made ready; `function` is that of a ``!function`` or of the step `custom`.
 
-    name: str
-    steps: tuple[Step, ...]
-
-    def __call__(self, responses: Sequence[Any], doc: DocData) -> Any:
-        value: Any = list(responses)
-        for step in self.steps:
-            value = step(value if isinstance(value, list) else [value], doc)
-        return value
-
-
-def pipeline(spec: FilterSpec) -> Pipeline:
-    """Raises ValueError as `check` does."""
-    return Pipeline(spec.name, tuple(_ready(step) for step in spec.steps))
-
-
-def apply(spec: FilterSpec, responses: Sequence[Any], doc: DocData) -> Any:
-    """One doc's responses, one per repeat, through a pipeline.
-
-    A single value if the last step is `take_first`, else a list (of one for `majority_vote`). Raises ValueError
-    where a step cannot be applied, and TaskFileError where a function of the task fails.
+    Raises ValueError with the reason if the name, one of the options, or the pattern is wrong.
     """
-    return pipeline(spec)(responses, doc)
+    return FilterStep(name, _ready(name, options, function), options, function)
 
 
-def check(step: FilterStep) -> None:
-    """Raises ValueError with the reason if the step's name, one of its options, or its pattern is wrong."""
-    _ready(step)
-
-
-def responses_used(spec: FilterSpec, repeats: int) -> int:
+def responses_used(pipeline: Pipeline, repeats: int) -> int:
     """How many of a doc's responses can decide its score under a pipeline."""
     used = repeats
-    for step in spec.steps:
+    for step in pipeline.steps:
         if step.function is not None or step.name == "majority_vote":
             return used
         if step.name == "take_first":
@@ -155,22 +129,22 @@ def responses_used(spec: FilterSpec, repeats: int) -> int:
     return used
 
 
-def _ready(step: FilterStep) -> Step:
-    if step.function is not None and step.name != "custom":
-        return _filter_object(step.function, step.options)
-    if step.name not in FILTER_NAMES:
-        raise ValueError(f"unknown filter {step.name!r}; known: {', '.join(sorted(FILTER_NAMES))}")
-    if step.name == "custom" and step.function is None:
-        raise ValueError("filter custom: filter_fn must be a !function, called as filter_fn(responses, docs)")
-    if step.function is not None:
-        check_options("filter custom", _no_options, step.options)
-        return _custom(step.function)
-    factory = _FILTERS[step.name]
-    check_options(f"filter {step.name}", factory, step.options)
+def _ready(name: str, options: Mapping[str, Any], function: DocFunction | None) -> Step:
+    if function is not None and name != "custom":
+        return _filter_object(function, options)
+    if name not in FILTER_NAMES:
+        raise ValueError(f"unknown filter {name!r}; known: {', '.join(sorted(FILTER_NAMES))}")
+    if name == "custom":
+        if function is None:
+            raise ValueError("filter custom: filter_fn must be a !function, called as filter_fn(responses, docs)")
+        check_options("filter custom", _no_options, options)
+        # Its function works on lists of docs; it is called with one doc alone.
+        return lambda answers, doc: _only(call(function, "filter_fn", [list(answers)], [doc]), function)
+    check_options(f"filter {name}", _FILTERS[name], options)
     try:
-        return factory(**step.options)
+        return _FILTERS[name](**options)
     except re.error as error:
-        raise ValueError(f"filter {step.name}: {error.pattern!r} is no regex: {error.msg}") from error
+        raise ValueError(f"filter {name}: {error.pattern!r} is no regex: {error.msg}") from error
 
 
 def _no_options() -> None:
@@ -245,10 +219,6 @@ def _on_texts(change: Callable[[str], str]) -> Callable[[], Step]:
     return factory
 
 
-def _take_first() -> Step:
-    return lambda answers, doc: answers[0]
-
-
 def _take_first_k(*, k: int) -> Step:
     if k < 1:
         raise ValueError(f"filter take_first_k: k must be at least 1, got {k}")
@@ -264,11 +234,6 @@ def _take_first_k(*, k: int) -> Step:
 def _majority_vote() -> Step:
     # `max` keeps the first of equals: a tie goes to the answer that came first.
     return lambda answers, doc: [max(answers, key=answers.count)]
-
-
-def _custom(filter_fn: DocFunction) -> Step:
-    """A function of the user's over lists of docs: called with this doc alone."""
-    return lambda answers, doc: _only(call(filter_fn, "filter_fn", [list(answers)], [doc]), filter_fn)
 
 
 def _filter_object(function: DocFunction, options: Mapping[str, Any]) -> Step:
@@ -322,7 +287,7 @@ _FILTERS: Mapping[str, Callable[..., Step]] = MappingProxyType(
         "regex": _regex,
         "regex_pos": _regex_pos,
         "remove_whitespace": _on_texts(str.strip),
-        "take_first": _take_first,
+        "take_first": lambda: take_first,
         "take_first_k": _take_first_k,
         "uppercase": _on_texts(str.upper),
     }

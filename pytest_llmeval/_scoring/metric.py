@@ -53,6 +53,7 @@ class Definition:
     aggregation: str
     higher_is_better: bool = True
     runs_code: bool = False
+    unconditional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,20 +110,37 @@ def resolve(spec: MetricSpec, output_type: str, *, processed: bool = False) -> M
     )
 
 
-def metrics_of(task: Task) -> tuple[Metric, ...]:
-    """The metrics of a task, or of its output type if it lists none. Raises ValueError as `resolve` does."""
-    specs = task.metrics or default_metrics(task.output_type)
-    return tuple(resolve(spec, task.output_type, processed=task.process_results is not None) for spec in specs)
+def resolve_metrics(specs: Sequence[MetricSpec], output_type: str, *, processed: bool = False) -> tuple[Metric, ...]:
+    """The metrics of a task, by the entries of its `metric_list`; those of its output type if there are none.
+
+    Raises ValueError as `resolve` does.
+    """
+    if specs:
+        return tuple(resolve(spec, output_type, processed=processed) for spec in specs)
+    names = OUTPUT_TYPES[output_type].metrics
+    return tuple(replace(resolve(MetricSpec(name), output_type, processed=processed), listed=False) for name in names)
 
 
-def unlisted(name: str) -> Metric:
-    """The metric of a number that `process_results` returns and `metric_list` does not name: its mean."""
-    return _assembled(MetricSpec(name), None, "any")
+def metric_of(task: Task, name: str) -> Metric:
+    """The metric under whose rules the values reported as `name` are aggregated.
 
+    A number that `process_results` returns without its metric being listed is averaged. A metric that returns a dict
+    lends its rules to every key; where two such metrics differ in them, the aggregation raises ValueError.
+    """
+    for metric in task.metrics:
+        if name in metric.names:
+            return metric
+    if task.process_results is not None:
+        return _assembled(MetricSpec(name), None, "any")
+    lenders = [metric for metric in task.metrics if metric.names_are_open]
+    if len({(metric.aggregation, metric.higher_is_better) for metric in lenders}) == 1:
+        return lenders[0]
+    names = ", ".join(metric.name for metric in lenders)
 
-def default_metrics(output_type: str) -> tuple[MetricSpec, ...]:
-    """The metrics of a task without a `metric_list`."""
-    return tuple(MetricSpec(name) for name in OUTPUT_TYPES[output_type].metrics)
+    def unsettled(items: Sequence[Item]) -> float:
+        raise ValueError(f"it may come from any of the metrics {names}, which are aggregated differently")
+
+    return Metric(name, "any", Aggregation("unsettled", unsettled), None)
 
 
 def stderr(metric: Metric, items: Sequence[Item], *, bootstrap_iters: int) -> float | None:
@@ -138,18 +156,25 @@ def stderr(metric: Metric, items: Sequence[Item], *, bootstrap_iters: int) -> fl
 
 def _assembled(spec: MetricSpec, definition: Definition | None, kind: Kind) -> Metric:
     """The metric without what makes its items. Raises ValueError for an unknown aggregation."""
-    default = definition.higher_is_better if definition else None
-    higher = default if spec.higher_is_better is None else spec.higher_is_better
-    if callable(spec.aggregation):
-        own = _OwnAggregation(spec.aggregation)
-        return Metric(spec.name, kind, Aggregation(name_of(spec.aggregation), own, owned=True), higher, spec.options)
     name = spec.aggregation or (definition.aggregation if definition else "mean")
     if (spec.name, name) == ("likelihood", "mean"):
         # The format calls the mean of the likelihoods a mean, though the items are no numbers.
         name = "likelihood"
-    if name not in AGGREGATIONS:
+    if callable(name):
+        aggregation = Aggregation(name_of(name), _OwnAggregation(name), owned=True)
+    elif name in AGGREGATIONS:
+        aggregation = AGGREGATIONS[name]
+    else:
         raise ValueError(f"unknown aggregation {name!r}; known: {', '.join(sorted(AGGREGATIONS))}")
-    return Metric(spec.name, kind, AGGREGATIONS[name], higher, spec.options)
+    default = definition.higher_is_better if definition else None
+    return Metric(
+        spec.name,
+        kind,
+        aggregation,
+        higher_is_better=default if spec.higher_is_better is None else spec.higher_is_better,
+        options=spec.options,
+        unconditional=definition is not None and definition.unconditional,
+    )
 
 
 def _unknown(name: str, definition: Definition | None, output_type: str) -> str:
@@ -200,7 +225,7 @@ METRICS: Mapping[str, Definition] = MappingProxyType(
         ),
         "acc_all": Definition({}, "acc_all"),
         "acc_bytes": Definition({_CHOICE: _picking(choice.per_byte)}, "mean"),
-        "acc_mutual_info": Definition({_CHOICE: _picking(choice.gains)}, "mean"),
+        "acc_mutual_info": Definition({_CHOICE: _picking(choice.gains)}, "mean", unconditional=True),
         "acc_norm": Definition({_CHOICE: _picking(choice.per_character)}, "mean"),
         "bits_per_byte": Definition({_ROLLING: _PER_BYTE}, "bits_per_byte", higher_is_better=False),
         "bleu": _translated("bleu"),

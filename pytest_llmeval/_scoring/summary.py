@@ -18,15 +18,12 @@ from pytest_llmeval._results import Summary
 from pytest_llmeval._results import nonfinite_in
 from pytest_llmeval._results import number_name
 from pytest_llmeval._scoring.filters import responses_used
-from pytest_llmeval._scoring.metric import metrics_of
+from pytest_llmeval._scoring.metric import metric_of
 from pytest_llmeval._scoring.metric import stderr
-from pytest_llmeval._scoring.metric import unlisted
 from pytest_llmeval._scoring.standard_errors import pooled_stderr
 from pytest_llmeval._scoring.standard_errors import unweighted_stderr
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import GroupMetric
-from pytest_llmeval._task import Item
-from pytest_llmeval._task import Metric
 from pytest_llmeval._task import Task
 
 
@@ -43,12 +40,14 @@ def summarize_task(
     cannot be computed is NaN, with the reason among the notes: it never passes a gate.
     """
     scored = [result for result in results if result.error is None]
-    metrics = {metric.name: metric for metric in metrics_of(task)}
     values: list[MetricValue] = []
     for filter_name, name, having in _columns(task, scored):
         items = [result.scores[filter_name][name] for result in having]
         try:
-            value = _aggregated(_owner(name, metrics, task), name, filter_name, items, bootstrap_iters)
+            metric = metric_of(task, name)
+            total = float(metric.aggregation(items))
+            error_bar = stderr(metric, items, bootstrap_iters=bootstrap_iters)
+            value = MetricValue(name, filter_name, total, error_bar, metric.higher_is_better, len(items))
         except Exception as error:  # whatever a function of the task does with items of its own
             why = f"cannot be computed: {_in_a_line(str(error))}"
             value = MetricValue(name, filter_name, math.nan, None, None, len(items), why)
@@ -90,39 +89,6 @@ def _columns(task: Task, scored: Sequence[DocResult]) -> Iterator[tuple[str, str
                 columns.setdefault(name, []).append(result)
         for name, having in columns.items():
             yield spec.name, name, having
-
-
-def metric_of(task: Task, name: str) -> Metric:
-    """The metric under whose rules a number of a task is aggregated, by the name it is reported under.
-
-    Raises ValueError if several of the task's metrics may give that name and differ in their rules.
-    """
-    return _owner(name, {metric.name: metric for metric in metrics_of(task)}, task)
-
-
-def _owner(name: str, metrics: Mapping[str, Metric], task: Task) -> Metric:
-    """The metric under whose rules a reported name is aggregated.
-
-    A metric that returns a dict lends its rules to every key. Raises ValueError if two such metrics differ in them.
-    """
-    if name in metrics:
-        return metrics[name]
-    if task.process_results is not None:
-        return unlisted(name)
-    lenders = [metric for metric in metrics.values() if metric.pass_at or metric.names_are_open]
-    if name.startswith("pass@"):
-        lenders = [metric for metric in lenders if metric.pass_at] or lenders
-    rules = {(metric.aggregation, metric.higher_is_better) for metric in lenders}
-    if len(rules) != 1:
-        names = ", ".join(metric.name for metric in lenders)
-        raise ValueError(f"it may come from any of the metrics {names}, which are aggregated differently")
-    return lenders[0]
-
-
-def _aggregated(metric: Metric, name: str, filter_name: str, items: list[Item], bootstrap_iters: int) -> MetricValue:
-    value = float(metric.aggregation(items))
-    error = stderr(metric, items, bootstrap_iters=bootstrap_iters)
-    return MetricValue(name, filter_name, value, error, metric.higher_is_better, len(items))
 
 
 def _explained(value: MetricValue, having: Sequence[DocResult]) -> MetricValue:
@@ -173,7 +139,7 @@ def _left_out(task: Task, scored: Sequence[DocResult]) -> Iterator[str]:
         short = [
             f"{metric.name} ({_docs_without(len(scored), having[metric.name])})"
             for metric in task.metrics
-            if having[metric.name] < len(scored)
+            if metric.listed and having[metric.name] < len(scored)
         ]
         if short:
             where = f" by filter {spec.name}" if len(task.filters) > 1 else ""

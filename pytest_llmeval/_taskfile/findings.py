@@ -24,9 +24,7 @@ from pytest_llmeval import _template
 from pytest_llmeval._errors import TemplateError
 from pytest_llmeval._output_types import OUTPUT_TYPES
 from pytest_llmeval._plain import did_you_mean
-from pytest_llmeval._scoring import METRICS
-from pytest_llmeval._scoring import filters
-from pytest_llmeval._scoring import metrics_of
+from pytest_llmeval._scoring import responses_used
 from pytest_llmeval._task import FewshotSpec
 from pytest_llmeval._task import Field
 from pytest_llmeval._task import FilterStep
@@ -196,7 +194,7 @@ def _check_generation(task: Task) -> Iterator[_Odd]:
 def _check_repeats(task: Task) -> Iterator[_Odd]:
     if task.repeats < 2:
         return
-    used = max(filters.responses_used(spec, task.repeats) for spec in task.filters)
+    used = max(responses_used(spec, task.repeats) for spec in task.filters)
     if used < task.repeats:
         what = "one is" if used == 1 else f"{used} are"
         message = f"of {task.repeats} responses to a doc {what} scored; choose by filter_list what happens to all"
@@ -207,7 +205,7 @@ def _check_repeats(task: Task) -> Iterator[_Odd]:
 
 def _check_samples_asked_for(task: Task) -> Iterator[_Odd]:
     """Find filters and metrics that need more responses per doc than there are: every doc would be an error."""
-    needed = max((k for metric in metrics_of(task) for k in metric.pass_at), default=0)
+    needed = max((k for metric in task.metrics for k in metric.pass_at), default=0)
     for position, spec in enumerate(task.filters):
         left: int | None = task.repeats
         for step in spec.steps:
@@ -247,19 +245,19 @@ def _check_shots(task: Task) -> Iterator[_Odd]:
 
 
 def _check_metrics(task: Task) -> Iterator[_Odd]:
-    for position, spec in enumerate(task.metrics):
+    for position, metric in enumerate(task.metrics):
         key = f"metric_list[{position}]"
-        if spec.higher_is_better is None and (spec.function is not None or spec.name not in METRICS):
-            message = f"no 'higher_is_better' for {spec.name}: a comparison cannot tell better from worse"
+        if metric.higher_is_better is None:
+            message = f"no 'higher_is_better' for {metric.name}: a comparison cannot tell better from worse"
             yield key, message, "warning"
-        if spec.options and task.process_results is not None:
-            yield key, f"not used, since process_results scores: {', '.join(spec.options)}", "warning"
+        if metric.options and task.process_results is not None:
+            yield key, f"not used, since process_results scores: {', '.join(metric.options)}", "warning"
 
 
 def _check_ranges(task: Task) -> Iterator[_Odd]:
     if not task.ranges:
         return
-    metrics = {metric.name: metric for metric in metrics_of(task)}
+    metrics = {metric.name: metric for metric in task.metrics}
     plain = [name for name, metric in metrics.items() if (mean := metric.aggregation.doc_mean) and mean.plain]
     for name in task.ranges:
         if name in plain:

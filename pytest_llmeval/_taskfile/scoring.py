@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Sequence
 
-from pytest_llmeval import _scoring
 from pytest_llmeval._output_types import OUTPUT_TYPES
-from pytest_llmeval._scoring import filters
+from pytest_llmeval._scoring import AGGREGATIONS
+from pytest_llmeval._scoring import METRICS
+from pytest_llmeval._scoring import filter_step
+from pytest_llmeval._scoring import resolve
+from pytest_llmeval._scoring import resolve_metrics
 from pytest_llmeval._task import TAKE_FIRST
 from pytest_llmeval._task import DocFunction
-from pytest_llmeval._task import FilterSpec
 from pytest_llmeval._task import FilterStep
+from pytest_llmeval._task import Metric
 from pytest_llmeval._task import MetricSpec
+from pytest_llmeval._task import Pipeline
 from pytest_llmeval._taskfile import typed
 from pytest_llmeval._taskfile.sources import Modules
 from pytest_llmeval._taskfile.yaml import FunctionRef
@@ -26,7 +30,7 @@ _METRIC_KEYS = frozenset({"metric", "aggregation", "higher_is_better", "hf_evalu
 
 def read_metrics(
     entries: Mapping[str, Value], output_type: str, modules: Modules, *, own_results: bool
-) -> tuple[MetricSpec, ...]:
+) -> tuple[Metric, ...]:
     """The metrics of a task; those of its output type if it lists none.
 
     `own_results`: the task has a `process_results`, so a metric is only the name of one of its numbers, and without a
@@ -34,21 +38,28 @@ def read_metrics(
     """
     value = typed.given(entries, "metric_list")
     if value is None:
-        return () if own_results else _scoring.default_metrics(output_type)
-    specs = []
+        return resolve_metrics((), output_type, processed=own_results)
+    metrics = []
     for position, table in enumerate(typed.tables(value, "metric_list")):
         key = f"metric_list[{position}]"
         spec = _metric(table, key, modules)
-        if own_results:
-            _check_aggregation(spec, table, key)
-        else:
-            _check_metric(spec, output_type, table, key)
-        specs.append(spec)
-    _reject_twice([spec.name for spec in specs], value, "metric_list", "metric")
-    return tuple(specs)
+        if own_results and spec.aggregation is None and spec.name not in METRICS:
+            message = f"metric {spec.name!r} comes from process_results, so it needs an aggregation, such as mean"
+            raise typed.wrong(table, key, message)
+        hub = None if own_results else typed.given(table.entries, "hf_evaluate")
+        # Only generations are handed to a metric function; elsewhere the key changes nothing.
+        if hub is not None and typed.flag(hub, f"{key}.hf_evaluate") and OUTPUT_TYPES[output_type].generates:
+            message = "metric scripts from a hub are not run; write a !function metric"
+            raise typed.wrong(hub, f"{key}.hf_evaluate", message)
+        try:
+            metrics.append(resolve(spec, output_type, processed=own_results))
+        except ValueError as error:
+            raise typed.wrong(table.entries["metric"], f"{key}.metric", str(error)) from None
+    _reject_twice([metric.name for metric in metrics], value, "metric_list", "metric")
+    return tuple(metrics)
 
 
-def read_filters(entries: Mapping[str, Value], modules: Modules) -> tuple[FilterSpec, ...]:
+def read_filters(entries: Mapping[str, Value], modules: Modules) -> tuple[Pipeline, ...]:
     """The filter pipelines of a task; the first response counts if it lists none."""
     value = typed.given(entries, "filter_list")
     if value is None:
@@ -58,7 +69,7 @@ def read_filters(entries: Mapping[str, Value], modules: Modules) -> tuple[Filter
         key = f"filter_list[{position}]"
         name = typed.name(_needed(table, "name", key), f"{key}.name")
         steps = typed.tables(_needed(table, "filter", key), f"{key}.filter")
-        specs.append(FilterSpec(name, tuple(_step(s, f"{key}.filter[{n}]", modules) for n, s in enumerate(steps))))
+        specs.append(Pipeline(name, tuple(_step(s, f"{key}.filter[{n}]", modules) for n, s in enumerate(steps))))
     if not specs:
         raise typed.wrong(value, "filter_list", "the list is empty")
     _reject_twice([spec.name for spec in specs], value, "filter_list", "filter")
@@ -80,7 +91,6 @@ def _metric(table: Table, key: str, modules: Modules) -> MetricSpec:
         aggregation=_aggregation(aggregation, f"{key}.aggregation", modules),
         higher_is_better=None if better is None else typed.flag(better, f"{key}.higher_is_better"),
         options=typed.options({k: v for k, v in table.entries.items() if k not in _METRIC_KEYS}, key),
-        line=table.line,
     )
 
 
@@ -89,42 +99,25 @@ def _aggregation(value: Value | None, key: str, modules: Modules) -> str | DocFu
         return None
     if isinstance(value, FunctionRef):
         return modules.function(value, key)
-    return typed.one_of(value, key, _scoring.AGGREGATIONS)
-
-
-def _check_metric(spec: MetricSpec, output_type: str, table: Table, key: str) -> None:
-    hub = typed.given(table.entries, "hf_evaluate")
-    # Only generations are handed to a metric function; elsewhere the key changes nothing.
-    if hub is not None and typed.flag(hub, f"{key}.hf_evaluate") and OUTPUT_TYPES[output_type].generates:
-        raise typed.wrong(hub, f"{key}.hf_evaluate", "metric scripts from a hub are not run; write a !function metric")
-    try:
-        _scoring.resolve(spec, output_type)
-    except ValueError as error:
-        raise typed.wrong(table.entries["metric"], f"{key}.metric", str(error)) from None
-
-
-def _check_aggregation(spec: MetricSpec, table: Table, key: str) -> None:
-    if spec.aggregation is None and spec.name not in _scoring.METRICS:
-        message = f"metric {spec.name!r} comes from process_results, so it needs an aggregation, such as mean"
-        raise typed.wrong(table, key, message)
+    return typed.one_of(value, key, AGGREGATIONS)
 
 
 def _step(table: Table, key: str, modules: Modules) -> FilterStep:
-    function = _needed(table, "function", key)
+    written = _needed(table, "function", key)
     rest = {name: value for name, value in table.entries.items() if name != "function"}
-    if isinstance(function, FunctionRef):
-        step = FilterStep(function.text, typed.options(rest, key), modules.function(function, f"{key}.function"))
-    elif isinstance(custom := rest.get("filter_fn"), FunctionRef):
-        del rest["filter_fn"]
-        called = modules.function(custom, f"{key}.filter_fn")
-        step = FilterStep(typed.text(function, f"{key}.function"), typed.options(rest, key), called)
+    function: DocFunction | None = None
+    if isinstance(written, FunctionRef):
+        name, function = written.text, modules.function(written, f"{key}.function")
     else:
-        step = FilterStep(typed.text(function, f"{key}.function"), typed.options(rest, key))
+        name = typed.text(written, f"{key}.function")
+        if isinstance(custom := rest.get("filter_fn"), FunctionRef):
+            del rest["filter_fn"]
+            function = modules.function(custom, f"{key}.filter_fn")
+    options = typed.options(rest, key)
     try:
-        filters.check(step)
+        return filter_step(name, options, function)
     except ValueError as error:
-        raise typed.wrong(function, key, str(error)) from None
-    return step
+        raise typed.wrong(written, key, str(error)) from None
 
 
 def _needed(table: Table, name: str, key: str) -> Value:

@@ -104,10 +104,7 @@ def numbers_of_docs(
 
 def _bounded_mean(task: Task, name: str) -> DocMean | None:
     """The metric as a mean of one number a doc, each by itself, with ends that are known beforehand."""
-    try:
-        metric = metric_of(task, name)
-    except ValueError:
-        return None
+    metric = metric_of(task, name)
     mean, support = metric.aggregation.doc_mean, support_of(task, metric)
     return mean and support and DocMean(mean.values, support=support, plain=mean.plain)
 

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from pytest_llmeval._scoring.filters import apply
-from pytest_llmeval._task import FilterSpec
-from pytest_llmeval._task import FilterStep
+from pytest_llmeval._scoring import filter_step
+from pytest_llmeval._task import Pipeline
 
 
 pytest.importorskip("lm_eval")
@@ -33,7 +32,7 @@ def theirs(steps: Steps, answers: list[Any], doc: dict[str, Any]) -> Any:
 
 
 def ours(steps: Steps, answers: list[Any], doc: dict[str, Any]) -> Any:
-    return apply(FilterSpec("f", tuple(FilterStep(name, options) for name, options in steps)), answers, doc)
+    return Pipeline("f", tuple(filter_step(name, options) for name, options in steps))(answers, doc)
 
 
 #: Patterns that lm_eval's own tasks use.
@@ -150,5 +149,5 @@ def test_a_custom_filter() -> None:
         return [[doc["prompt"] + one for one in answers] for answers, doc in zip(resps, docs, strict=True)]
 
     doc = {"prompt": "> "}
-    spec = FilterSpec("f", (FilterStep("custom", {}, build),))
-    assert apply(spec, ["a", "b"], doc) == theirs([("custom", {"filter_fn": build})], ["a", "b"], doc) == ["> a", "> b"]
+    spec = Pipeline("f", (filter_step("custom", {}, build),))
+    assert spec(["a", "b"], doc) == theirs([("custom", {"filter_fn": build})], ["a", "b"], doc) == ["> a", "> b"]

@@ -15,15 +15,16 @@ import pytest
 
 from pytest_llmeval._doc import RenderedDoc
 from pytest_llmeval._results import DocResult
+from pytest_llmeval._scoring import filter_step
+from pytest_llmeval._scoring import resolve_metrics
 from pytest_llmeval._scoring import score_doc
 from pytest_llmeval._scoring import summarize_group
 from pytest_llmeval._scoring import summarize_task
 from pytest_llmeval._task import TAKE_FIRST
-from pytest_llmeval._task import FilterSpec
-from pytest_llmeval._task import FilterStep
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import GroupMetric
 from pytest_llmeval._task import MetricSpec
+from pytest_llmeval._task import Pipeline
 from pytest_llmeval._task import Task
 
 
@@ -32,12 +33,12 @@ EXACT_MATCH = MetricSpec(
 )
 FLEXIBLE = {"regex_pattern": "(-?[$0-9.,]{2,})|(-?[0-9]+)", "group_select": -1}
 GSM8K_FILTERS = (
-    FilterSpec("strict-match", (FilterStep("regex"), FilterStep("take_first"))),
-    FilterSpec("flexible-extract", (FilterStep("regex", FLEXIBLE), FilterStep("take_first"))),
+    Pipeline("strict-match", (filter_step("regex"), filter_step("take_first"))),
+    Pipeline("flexible-extract", (filter_step("regex", FLEXIBLE), filter_step("take_first"))),
 )
 
 #: Set -> output type, metrics, filters.
-SETS: dict[str, tuple[str, tuple[MetricSpec, ...], tuple[FilterSpec, ...]]] = {
+SETS: dict[str, tuple[str, tuple[MetricSpec, ...], tuple[Pipeline, ...]]] = {
     "csqa0": ("multiple_choice", (MetricSpec("acc"),), (TAKE_FIRST,)),
     "mmlu5": ("multiple_choice", (MetricSpec("acc"),), (TAKE_FIRST,)),
     "arc_c0": ("multiple_choice", (), (TAKE_FIRST,)),
@@ -67,7 +68,8 @@ def rendered(row: dict[str, Any]) -> RenderedDoc:
 
 @pytest.mark.parametrize("name", SETS)
 def test_scores_and_aggregates(name: str, golden: Path) -> None:
-    output_type, metrics, filters = SETS[name]
+    output_type, specs, filters = SETS[name]
+    metrics = resolve_metrics(specs, output_type)
     recorded = json.loads((golden / f"{name}.results.json").read_text("utf-8"))["results"]
     tasks: dict[str, dict[int, DocResult]] = defaultdict(dict)
     for line in (golden / f"{name}.jsonl").read_text("utf-8").splitlines():

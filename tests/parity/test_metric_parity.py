@@ -21,6 +21,7 @@ from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
 from pytest_llmeval._scoring import AGGREGATIONS
 from pytest_llmeval._scoring import resolve
+from pytest_llmeval._scoring import resolve_metrics
 from pytest_llmeval._scoring import score_doc
 from pytest_llmeval._scoring import stderr
 from pytest_llmeval._scoring import summarize_group
@@ -89,7 +90,7 @@ def our_items(
     gold: Sequence[int] = (),
 ) -> Mapping[str, Any]:
     specs = tuple(MetricSpec(name, options=options) for name, options in metrics.items())
-    task = Task("t", Path("t.yaml"), output_type, None, None, metrics=specs)
+    task = Task("t", Path("t.yaml"), output_type, None, None, metrics=resolve_metrics(specs, output_type))
     doc = RenderedDoc(0, {}, "", None if choices is None else tuple(choices), tuple(gold), tuple(references), None)
     result = score_doc(task, 0, doc, [[one] for one in results])
     assert result.error is None, result.error

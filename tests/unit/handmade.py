@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pytest_llmeval._scoring import resolve_metrics
 from pytest_llmeval._task import DocData
 from pytest_llmeval._task import FewshotSpec
 from pytest_llmeval._task import Field
@@ -41,7 +42,8 @@ def make_task(docs: Mapping[str, Docs] | None = None, **keys: Any) -> Task:
         values["custom_dataset"] = lambda **_: docs
     if not {"test_split", "validation_split"} & set(values):
         values["test_split"] = "test"
-    metrics = tuple(MetricSpec(name) for name in values.pop("metrics", ()))
+    specs = tuple(MetricSpec(name) for name in values.pop("metrics", ()))
+    metrics = resolve_metrics(specs, values["output_type"], processed="process_results" in values)
     return Task(name=values.pop("name", "t"), metrics=metrics, **values)
 
 

@@ -15,19 +15,21 @@ from hypothesis import strategies as st
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
+from pytest_llmeval._scoring import filter_step
+from pytest_llmeval._scoring import resolve_metrics
 from pytest_llmeval._scoring import summarize_group
 from pytest_llmeval._scoring import summarize_task
-from pytest_llmeval._task import FilterSpec
-from pytest_llmeval._task import FilterStep
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import GroupMetric
 from pytest_llmeval._task import MetricSpec
+from pytest_llmeval._task import Pipeline
 from pytest_llmeval._task import Task
 
 
 def task(output_type: str = "multiple_choice", *metrics: str | MetricSpec, name: str = "t", **fields: Any) -> Task:
     specs = tuple(MetricSpec(one) if isinstance(one, str) else one for one in metrics)
-    return Task(name, Path(f"{name}.yaml"), output_type, None, None, metrics=specs, **fields)
+    resolved = resolve_metrics(specs, output_type, processed="process_results" in fields)
+    return Task(name, Path(f"{name}.yaml"), output_type, None, None, metrics=resolved, **fields)
 
 
 def results(**columns: Sequence[Any]) -> list[DocResult]:
@@ -177,7 +179,7 @@ def test_no_docs_have_no_values() -> None:
 
 
 def test_filters_come_one_after_the_other() -> None:
-    filters = tuple(FilterSpec(name, (FilterStep("take_first"),)) for name in ("strict", "flexible"))
+    filters = tuple(Pipeline(name, (filter_step("take_first"),)) for name in ("strict", "flexible"))
     docs = [DocResult(0, {"flexible": {"exact_match": 1.0}, "strict": {"exact_match": 0.0, "bleu": ["a", "b"]}})]
     summary = summarize(task("generate_until", "exact_match", "bleu", filters=filters), docs)
     assert [value.key for value in summary.values] == ["exact_match,strict", "bleu,strict", "exact_match,flexible"]
@@ -245,7 +247,7 @@ def test_an_aggregation_that_fails_is_nan_with_a_note() -> None:
     assert summary.notes[0] == f"acc,none {only(summary).why}"
 
 
-MAJORITY = FilterSpec("maj", (FilterStep("majority_vote"), FilterStep("take_first")))
+MAJORITY = Pipeline("maj", (filter_step("majority_vote"), filter_step("take_first")))
 
 
 @pytest.mark.parametrize(
@@ -264,7 +266,7 @@ MAJORITY = FilterSpec("maj", (FilterStep("majority_vote"), FilterStep("take_firs
     ],
 )
 def test_repeats_in_vain_are_told(fields: dict[str, Any], notes: tuple[str, ...]) -> None:
-    name = fields.get("filters", (FilterSpec("none", ()),))[0].name
+    name = fields.get("filters", (Pipeline("none", ()),))[0].name
     docs = [DocResult(0, {name: {"exact_match": 1.0}})]
     assert summarize(task("generate_until", "exact_match", **fields), docs).notes == notes
 

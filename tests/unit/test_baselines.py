@@ -28,6 +28,7 @@ from pytest_llmeval._errors import SettingError
 from pytest_llmeval._results import DocKey
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Pick
+from pytest_llmeval._scoring import resolve_metrics
 from pytest_llmeval._scoring import summarize_task
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Field
@@ -41,7 +42,8 @@ PATH = Path("b/t.txt")
 def task(output_type: str = "multiple_choice", *metrics: str, **more: Any) -> Task:
     text = Field("doc_to_text", text="{{q}}")
     specs = tuple(MetricSpec(name) for name in metrics or ("acc",))
-    return Task("t", Path("t.yaml"), output_type, text, text, metrics=specs, test_split="test", version=1.0, **more)
+    resolved = resolve_metrics(specs, output_type, processed="process_results" in more)
+    return Task("t", Path("t.yaml"), output_type, text, text, metrics=resolved, test_split="test", version=1.0, **more)
 
 
 def result(doc: int, score: Any = 1.0, *, key: str = "", prompt: str = "p", **more: Any) -> DocResult:
@@ -265,7 +267,7 @@ class TestComparing:
         assert comparison.column_problems("acc", "none") == []
         assert comparison.column_problems("acc_norm", "none") == ["it has no metric acc_norm (it has: acc)"]
         assert comparison.column_problems("acc", "strict") == ["it has no filter strict (it has: none)"]
-        median = replace(own, metrics=(MetricSpec("acc", aggregation="median"),))
+        median = replace(own, metrics=resolve_metrics((MetricSpec("acc", aggregation="median"),), "multiple_choice"))
         (reason,) = baseline.compare(median, [result(0)]).column_problems("acc", "none")
         assert reason.startswith('metric acc was {"aggregation": "mean"')
 

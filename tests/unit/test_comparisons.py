@@ -23,12 +23,14 @@ from pytest_llmeval._gates import gates_for
 from pytest_llmeval._gates import parse_gate
 from pytest_llmeval._results import DocKey
 from pytest_llmeval._results import DocResult
+from pytest_llmeval._scoring import resolve_metrics
 from pytest_llmeval._scoring import summarize_group
 from pytest_llmeval._scoring import summarize_task
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Field
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import GroupMetric
+from pytest_llmeval._task import Metric
 from pytest_llmeval._task import MetricSpec
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts import Changes
@@ -47,7 +49,12 @@ PATH = Path("t.yaml")
 def task(*metrics: str, kind: str = "multiple_choice", name: str = "t", **more: Any) -> Task:
     text = Field("doc_to_text", text="{{q}}")
     specs = tuple(MetricSpec(metric, higher_is_better=more.pop("higher", None)) for metric in metrics or ("acc",))
-    return Task(name, PATH, kind, text, text, metrics=specs, test_split="test", **more)
+    resolved = resolve_metrics(specs, kind, processed="process_results" in more)
+    return Task(name, PATH, kind, text, text, metrics=resolved, test_split="test", **more)
+
+
+def processed(*specs: MetricSpec) -> tuple[Metric, ...]:
+    return resolve_metrics(specs, "multiple_choice", processed=True)
 
 
 def docs(task: Task, items: Sequence[Any], clusters: Sequence[str] | None = None) -> list[DocResult]:
@@ -326,7 +333,7 @@ class TestConfidence:
         """Of 20, 18 are 1: by a range up to 5 the mean may be far higher, and a doc may lose five."""
         metric = MetricSpec("points", aggregation="mean", higher_is_better=True)
         scored = task(kind="generate_until", process_results=lambda doc, results: {"points": 1})
-        own = replace(scored, metrics=(metric,), metadata={"ranges": {"points": [0, 5]}})
+        own = replace(scored, metrics=processed(metric), metadata={"ranges": {"points": [0, 5]}})
         case.add(own, hits(18, 2), hits(18, 2))
         bounds = _stats.mean_bounds([float(hit) for hit in hits(18, 2)], 0.95, support=(0, 5))
         assert case.judge("points <= 1.2 @ 0.95").numbers["high"] == pytest.approx(bounds.high)
@@ -384,7 +391,7 @@ class TestConfidence:
 
     def test_numbers_that_are_no_log_probabilities_keep_their_range(self, case: Case) -> None:
         """A function's own, -1 and -2 as they are averaged, 1 apart: from -3 to 0, of which the exponentials."""
-        own = replace(task(process_results=max), metrics=(MetricSpec("own", aggregation="perplexity"),))
+        own = replace(task(process_results=max), metrics=processed(MetricSpec("own", aggregation="perplexity")))
         assert "taking docs to lie in [0.0498, 1]" in case.add(own, [1.0, 2.0] * 10).judge("own <= 0.2 @ 0.95").sentence
 
     @pytest.mark.parametrize(
@@ -407,7 +414,7 @@ class TestConfidence:
         self, case: Case, entry: str, ways: str | None
     ) -> None:
         """The same run twice: that no doc may lose much is what nobody knows."""
-        own = replace(task(process_results=max), metrics=(MetricSpec("points", higher_is_better=True),))
+        own = replace(task(process_results=max), metrics=processed(MetricSpec("points", higher_is_better=True)))
         scores = [doc / 19 for doc in range(20)]
         verdict = case.add(own, scores, scores).judge(entry)
         assert (verdict.outcome == "inconclusive") == (ways is not None)

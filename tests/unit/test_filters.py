@@ -13,24 +13,22 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from pytest_llmeval._errors import TaskFileError
+from pytest_llmeval._scoring import FILTER_NAMES
+from pytest_llmeval._scoring import filter_step
 from pytest_llmeval._scoring import filters
-from pytest_llmeval._scoring.filters import FILTER_NAMES
-from pytest_llmeval._scoring.filters import apply
-from pytest_llmeval._scoring.filters import check
-from pytest_llmeval._scoring.filters import responses_used
+from pytest_llmeval._scoring import responses_used
 from pytest_llmeval._task import TAKE_FIRST
-from pytest_llmeval._task import FilterSpec
-from pytest_llmeval._task import FilterStep
+from pytest_llmeval._task import Pipeline
 
 
-def steps(*named: str | tuple[str, dict[str, Any]]) -> FilterSpec:
+def steps(*named: str | tuple[str, dict[str, Any]]) -> Pipeline:
     """A pipeline of filter names, or (name, options)."""
     pairs = [(one, {}) if isinstance(one, str) else one for one in named]
-    return FilterSpec("f", tuple(FilterStep(name, options) for name, options in pairs))
+    return Pipeline("f", tuple(filter_step(name, options) for name, options in pairs))
 
 
 def extract(response: Any, **options: Any) -> Any:
-    return apply(steps(("regex", options), "take_first"), [response], {})
+    return steps(("regex", options), "take_first")([response], {})
 
 
 @pytest.mark.parametrize(
@@ -89,7 +87,7 @@ def test_gsm8k_extraction(response: str, strict: str, flexible: str) -> None:
 
 def test_a_vote_is_taken_after_the_extraction() -> None:
     pipeline = steps(("regex", {"regex_pattern": r"(\d+)"}), "majority_vote", "take_first")
-    assert apply(pipeline, ["so 4", "it is 4", "5"], {}) == "4"
+    assert pipeline(["so 4", "it is 4", "5"], {}) == "4"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +95,7 @@ def test_a_vote_is_taken_after_the_extraction() -> None:
     [(["5", "4"], "5"), (["4", "5", "5", "4"], "4"), (["1", "2", "2"], "2"), ([["a"], ["a"]], ["a"])],
 )
 def test_in_a_tied_vote_the_answer_that_came_first_wins(answers: list[Any], winner: Any) -> None:
-    assert apply(steps("majority_vote"), answers, {}) == [winner]
+    assert steps("majority_vote")(answers, {}) == [winner]
 
 
 @pytest.mark.parametrize(
@@ -118,8 +116,8 @@ def test_in_a_tied_vote_the_answer_that_came_first_wins(answers: list[Any], winn
         (TAKE_FIRST, [(-1.5, True)], (-1.5, True)),
     ],
 )
-def test_pipelines(pipeline: FilterSpec, answers: list[Any], result: Any) -> None:
-    assert apply(pipeline, answers, {}) == result
+def test_pipelines(pipeline: Pipeline, answers: list[Any], result: Any) -> None:
+    assert pipeline(answers, {}) == result
 
 
 LETTERS = {"regex_pattern": r"(\([A-Z]\))", "ignore_case": True, "ignore_punctuation": True}
@@ -138,24 +136,24 @@ LETTERS = {"regex_pattern": r"(\([A-Z]\))", "ignore_case": True, "ignore_punctua
 )
 def test_multi_choice_regex(answer: Any, letter: str) -> None:
     doc = {"choices": ["Guilty", "Guilty of Romance", "x-y", "z"]}
-    assert apply(steps(("multi_choice_regex", LETTERS), "take_first"), [answer], doc) == letter
+    assert steps(("multi_choice_regex", LETTERS), "take_first")([answer], doc) == letter
 
 
 def test_multi_choice_regex_takes_out_what_is_to_be_ignored() -> None:
     options = {"regex_pattern": "nothing", "regexes_to_ignore": [r"\b(The|A) ", "[0-9]"], "group_select": -1}
     doc = {"choices": ["The dog7", "A cat"]}
     answers = ["first the cat, then 5 dog", "neither"]
-    assert apply(steps(("multi_choice_regex", options)), answers, doc) == ["(A)", "[invalid]"]
+    assert steps(("multi_choice_regex", options))(answers, doc) == ["(A)", "[invalid]"]
 
 
 def test_multi_choice_regex_reads_choices_that_are_numbers() -> None:
     options = {"regex_pattern": "nothing"}
-    assert apply(steps(("multi_choice_regex", options)), ["it is 42"], {"choices": [7, 42]}) == ["(B)"]
+    assert steps(("multi_choice_regex", options))(["it is 42"], {"choices": [7, 42]}) == ["(B)"]
 
 
 def test_multi_choice_regex_needs_choices() -> None:
     with pytest.raises(ValueError, match="needs a column 'choices'"):
-        apply(steps("multi_choice_regex"), ["a"], {})
+        steps("multi_choice_regex")(["a"], {})
 
 
 def shout(responses: Sequence[Sequence[str]], docs: Sequence[Any]) -> list[list[str]]:
@@ -163,13 +161,13 @@ def shout(responses: Sequence[Sequence[str]], docs: Sequence[Any]) -> list[list[
 
 
 def test_a_custom_filter_sees_one_doc_with_all_its_responses() -> None:
-    spec = FilterSpec("f", (FilterStep("custom", {}, shout), FilterStep("take_first")))
-    assert apply(spec, ["a", "b"], {"p": "> "}) == "> A"
+    spec = Pipeline("f", (filter_step("custom", {}, shout), filter_step("take_first")))
+    assert spec(["a", "b"], {"p": "> "}) == "> A"
 
 
 def test_a_custom_filter_that_fails_is_an_error_of_the_task() -> None:
     with pytest.raises(TaskFileError, match=r"test_filters\.py:\d+: filter_fn: shout raised KeyError: 'p'"):
-        apply(FilterSpec("f", (FilterStep("custom", {}, shout),)), ["a"], {})
+        Pipeline("f", (filter_step("custom", {}, shout),))(["a"], {})
 
 
 class Suffix:
@@ -181,8 +179,8 @@ class Suffix:
 
 
 def test_a_filter_class_of_the_task() -> None:
-    spec = FilterSpec("f", (FilterStep("utils.Suffix", {"suffix": "?"}, Suffix), FilterStep("take_first")))
-    assert apply(spec, ["a", "b"], {}) == "a?"
+    spec = Pipeline("f", (filter_step("utils.Suffix", {"suffix": "?"}, Suffix), filter_step("take_first")))
+    assert spec(["a", "b"], {}) == "a?"
 
 
 @pytest.mark.parametrize("result", [[], None])
@@ -191,46 +189,46 @@ def test_a_custom_filter_must_keep_the_doc(result: Any) -> None:
         return result
 
     with pytest.raises(ValueError, match="lost gave 0 results for 1 doc"):
-        apply(FilterSpec("f", (FilterStep("custom", {}, lost),)), ["a"], {})
+        Pipeline("f", (filter_step("custom", {}, lost),))(["a"], {})
 
 
 @pytest.mark.parametrize(
     ("step", "reason"),
     [
-        (FilterStep("regexp"), "unknown filter 'regexp'; known: custom, lowercase, majority_vote, map, "),
-        (FilterStep("regex", {"pattern": "x"}), "unknown option 'pattern'; its options: regex_pattern, group_select"),
-        (FilterStep("lowercase", {"x": 1}), "unknown option 'x'; its options: none"),
-        (FilterStep("regex", {"regex_pattern": "("}), r"'\(' is no regex: missing \), unterminated subpattern"),
-        (FilterStep("regex", {"group_select": "1"}), "group_select must be a whole number, got '1'"),
-        (FilterStep("regex", {"group_select": True}), "group_select must be a whole number, got True"),
-        (FilterStep("regex", {"regex_pattern": 3}), "regex_pattern must be a text, got 3"),
-        (FilterStep("map", {"mapping_dict": ["a"]}), "mapping_dict must be a mapping"),
-        (FilterStep("take_first_k"), "needs the option 'k'"),
-        (FilterStep("take_first_k", {"k": 0}), "k must be at least 1"),
-        (FilterStep("custom", {"filter_fn": "utils.f"}), "filter_fn must be a !function"),
-        (FilterStep("custom", {"x": 1}, shout), "unknown option 'x'"),
-        (FilterStep("multi_choice_regex", {"regexes_to_ignore": ["["]}), r"'\[' is no regex"),
-        (FilterStep("multi_choice_regex", {"regexes_to_ignore": ","}), "regexes_to_ignore must be a list of texts"),
-        (FilterStep("multi_choice_regex", {"ignore_case": "yes"}), "ignore_case must be true or false"),
-        (FilterStep("utils.Suffix", {"prefix": "?"}, Suffix), "Suffix does not take these options: prefix"),
-        (FilterStep("utils.dict", {}, dict), "has no method apply"),
+        (("regexp",), "unknown filter 'regexp'; known: custom, lowercase, majority_vote, map, "),
+        (("regex", {"pattern": "x"}), "unknown option 'pattern'; its options: regex_pattern, group_select"),
+        (("lowercase", {"x": 1}), "unknown option 'x'; its options: none"),
+        (("regex", {"regex_pattern": "("}), r"'\(' is no regex: missing \), unterminated subpattern"),
+        (("regex", {"group_select": "1"}), "group_select must be a whole number, got '1'"),
+        (("regex", {"group_select": True}), "group_select must be a whole number, got True"),
+        (("regex", {"regex_pattern": 3}), "regex_pattern must be a text, got 3"),
+        (("map", {"mapping_dict": ["a"]}), "mapping_dict must be a mapping"),
+        (("take_first_k",), "needs the option 'k'"),
+        (("take_first_k", {"k": 0}), "k must be at least 1"),
+        (("custom", {"filter_fn": "utils.f"}), "filter_fn must be a !function"),
+        (("custom", {"x": 1}, shout), "unknown option 'x'"),
+        (("multi_choice_regex", {"regexes_to_ignore": ["["]}), r"'\[' is no regex"),
+        (("multi_choice_regex", {"regexes_to_ignore": ","}), "regexes_to_ignore must be a list of texts"),
+        (("multi_choice_regex", {"ignore_case": "yes"}), "ignore_case must be true or false"),
+        (("utils.Suffix", {"prefix": "?"}, Suffix), "Suffix does not take these options: prefix"),
+        (("utils.dict", {}, dict), "has no method apply"),
     ],
 )
-def test_check(step: FilterStep, reason: str) -> None:
+def test_what_cannot_be_applied_is_refused(step: tuple[Any, ...], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        check(step)
+        filter_step(*step)
 
 
-def test_check_accepts_what_can_be_applied() -> None:
+def test_what_can_be_applied() -> None:
     for name in FILTER_NAMES - {"custom", "take_first_k"}:
-        check(FilterStep(name))
-    check(FilterStep("custom", {}, shout))
-    check(FilterStep("take_first_k", {"k": 3}))
+        filter_step(name)
+    filter_step("custom", {}, shout)
+    filter_step("take_first_k", {"k": 3})
 
 
 def test_take_first_k_needs_k_responses() -> None:
     with pytest.raises(ValueError, match="k is 3, but the doc has 2 responses; raise repeats"):
-        apply(steps(("take_first_k", {"k": 3})), ["a", "b"], {})
+        steps(("take_first_k", {"k": 3}))(["a", "b"], {})
 
 
 @pytest.mark.parametrize(
@@ -242,10 +240,10 @@ def test_take_first_k_needs_k_responses() -> None:
         (steps("majority_vote", "take_first"), 5),
         (steps(("take_first_k", {"k": 3}), "majority_vote", "take_first"), 3),
         (steps(("take_first_k", {"k": 3})), 3),
-        (FilterSpec("f", (FilterStep("custom", {}, shout), FilterStep("take_first"))), 5),
+        (Pipeline("f", (filter_step("custom", {}, shout), filter_step("take_first"))), 5),
     ],
 )
-def test_responses_used(pipeline: FilterSpec, used: int) -> None:
+def test_responses_used(pipeline: Pipeline, used: int) -> None:
     assert responses_used(pipeline, 5) == used
 
 
@@ -255,7 +253,7 @@ def test_a_pattern_without_end_is_stopped(name: str, monkeypatch: pytest.MonkeyP
     limited = filters.limited
     monkeypatch.setattr(filters, "limited", lambda call: limited(call, 0.05))
     with pytest.raises(ValueError, match=r"regex on an answer of 61 characters was stopped after 0\.05 s"):
-        apply(steps((name, {"regex_pattern": "(a+)+$"})), ["a" * 60 + "b"], {"choices": ["x"]})
+        steps((name, {"regex_pattern": "(a+)+$"}))(["a" * 60 + "b"], {"choices": ["x"]})
 
 
 TEXT_FILTERS = [
@@ -275,14 +273,14 @@ TEXT_FILTERS = [
 @given(st.lists(st.text(), min_size=1, max_size=4), st.lists(st.text(), max_size=4))
 def test_no_filter_fails_on_any_text(answers: list[str], choices: list[str]) -> None:
     for pipeline in TEXT_FILTERS:
-        found = apply(pipeline, answers, {"choices": choices})
+        found = pipeline(answers, {"choices": choices})
         assert len(found) in (len(answers), 1)
 
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=9))
 def test_the_winner_has_the_most_votes_and_came_first_among_those(answers: list[str]) -> None:
-    (winner,) = apply(steps("majority_vote"), answers, {})
+    (winner,) = steps("majority_vote")(answers, {})
     most = max(answers.count(one) for one in answers)
     assert winner == next(one for one in answers if answers.count(one) == most)
 

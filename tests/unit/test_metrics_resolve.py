@@ -11,8 +11,8 @@ import pytest
 from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._scoring import AGGREGATIONS
 from pytest_llmeval._scoring import METRICS
-from pytest_llmeval._scoring import default_metrics
 from pytest_llmeval._scoring import resolve
+from pytest_llmeval._scoring import resolve_metrics
 from pytest_llmeval._task import MetricSpec
 
 
@@ -26,9 +26,8 @@ from pytest_llmeval._task import MetricSpec
     ],
 )
 def test_defaults(output_type: str, names: list[str]) -> None:
-    assert [spec.name for spec in default_metrics(output_type)] == names
-    for spec in default_metrics(output_type):
-        resolve(spec, output_type)
+    metrics = resolve_metrics((), output_type)
+    assert [(metric.name, metric.listed) for metric in metrics] == [(name, False) for name in names]
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_llmeval._scoring import AGGREGATIONS
+from pytest_llmeval._scoring import metric_of
 from pytest_llmeval._scoring import misfit
 from pytest_llmeval._scoring import resolve
-from pytest_llmeval._scoring import unlisted
 from pytest_llmeval._task import MetricSpec
+from pytest_llmeval._task import Task
 
 
 NUMBER = "a number"
@@ -69,6 +71,7 @@ def test_what_takes_anything(item: Any) -> None:
 
 
 def test_a_number_that_no_list_names_is_averaged() -> None:
-    assert misfit(unlisted("f1"), 0.5) is None
-    assert misfit(unlisted("f1"), [1, 0]) == NUMBER
+    unlisted = metric_of(Task("t", Path("t.yaml"), "generate_until", None, None, process_results=max), "f1")
+    assert misfit(unlisted, 0.5) is None
+    assert misfit(unlisted, [1, 0]) == NUMBER
     assert misfit(resolve(MetricSpec("f1"), "generate_until", processed=True), 0.5) == LABELS

@@ -20,6 +20,7 @@ from pytest_llmeval._gates import parse_gate
 from pytest_llmeval._results import DocKey
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Ledger
+from pytest_llmeval._scoring import resolve_metrics
 from pytest_llmeval._scoring import summarize_task
 from pytest_llmeval._session.early_stop import EarlyStop
 from pytest_llmeval._session.early_stop import in_random_order
@@ -54,7 +55,8 @@ CERTAIN = 1.0
 
 def task(name: str = "t", metric: str = "acc", kind: str = "multiple_choice", **more: Any) -> Task:
     text = Field("doc_to_text", text="{{q}}")
-    return Task(name, PATH, kind, text, text, metrics=(MetricSpec(metric),), test_split="test", **more)
+    metrics = resolve_metrics((MetricSpec(metric),), kind, processed="process_results" in more)
+    return Task(name, PATH, kind, text, text, metrics=metrics, test_split="test", **more)
 
 
 def results_of(own: Task, items: Sequence[Any]) -> list[DocResult]:

@@ -15,10 +15,12 @@ from pytest_llmeval._doc import RenderedDoc
 from pytest_llmeval._lm import Generation
 from pytest_llmeval._lm import Loglikelihood
 from pytest_llmeval._results import DocResult
+from pytest_llmeval._scoring import filter_step
+from pytest_llmeval._scoring import resolve_metrics
 from pytest_llmeval._scoring import score_doc
-from pytest_llmeval._task import FilterSpec
 from pytest_llmeval._task import FilterStep
 from pytest_llmeval._task import MetricSpec
+from pytest_llmeval._task import Pipeline
 from pytest_llmeval._task import Task
 
 
@@ -27,7 +29,8 @@ NAN, INF = math.nan, math.inf
 
 def task(output_type: str, *metrics: str | MetricSpec, **fields: Any) -> Task:
     specs = tuple(MetricSpec(one) if isinstance(one, str) else one for one in metrics)
-    return Task("t", Path("t.yaml"), output_type, None, None, metrics=specs, **fields)
+    resolved = resolve_metrics(specs, output_type, processed="process_results" in fields)
+    return Task("t", Path("t.yaml"), output_type, None, None, metrics=resolved, **fields)
 
 
 def doc(**fields: Any) -> RenderedDoc:
@@ -167,12 +170,12 @@ def test_a_generation_without_a_right_answer_is_an_error() -> None:
 
 
 GSM8K_FILTERS = (
-    FilterSpec("strict-match", (FilterStep("regex"), FilterStep("take_first"))),
-    FilterSpec(
+    Pipeline("strict-match", (filter_step("regex"), filter_step("take_first"))),
+    Pipeline(
         "flexible-extract",
         (
-            FilterStep("regex", {"regex_pattern": "(-?[$0-9.,]{2,})|(-?[0-9]+)", "group_select": -1}),
-            FilterStep("take_first"),
+            filter_step("regex", {"regex_pattern": "(-?[$0-9.,]{2,})|(-?[0-9]+)", "group_select": -1}),
+            filter_step("take_first"),
         ),
     ),
 )
@@ -210,10 +213,11 @@ def test_a_generation_is_compared_as_the_model_gave_it(text: str) -> None:
 
 
 def test_repeats_go_through_the_filters_together() -> None:
-    vote = FilterSpec(
-        "maj", (FilterStep("regex", {"regex_pattern": r"(\d+)"}), FilterStep("majority_vote"), FilterStep("take_first"))
+    vote = Pipeline(
+        "maj",
+        (filter_step("regex", {"regex_pattern": r"(\d+)"}), filter_step("majority_vote"), filter_step("take_first")),
     )
-    voting = task("generate_until", filters=(vote, FilterSpec("first", (FilterStep("take_first"),))), repeats=3)
+    voting = task("generate_until", filters=(vote, Pipeline("first", (filter_step("take_first"),))), repeats=3)
     result = score_doc(voting, 0, doc(references=("4",)), [["so 4", "it is 4", "5"]])
     assert items(result, "maj") == {"exact_match": 1.0}
     assert items(result, "first") == {"exact_match": 0.0}
@@ -226,7 +230,7 @@ def test_pass_at_k_runs_what_the_filter_leaves() -> None:
         programs.append(program)
         return "x + 1" in program
 
-    all_of_them = (FilterSpec("none", (FilterStep("take_first_k", {"k": 4}),)),)
+    all_of_them = (Pipeline("none", (filter_step("take_first_k", {"k": 4}),)),)
     coding = task("generate_until", MetricSpec("pass_at_k", options={"k": [1, 2]}), filters=all_of_them, repeats=4)
     rendered = doc(text="def f(x):\n", references=("check(f)",))
     answers = [["    return x + 1", "    return 0", "", "    pass"]]
@@ -414,9 +418,9 @@ def test_a_score_outside_of_the_range_that_the_task_names() -> None:
     assert scored(-0.1).error == "task t, doc 3: metric f1: -0.1 is outside of metadata.ranges, [0, 1]"
 
 
-@pytest.mark.parametrize("steps", [(FilterStep("regex"),), (FilterStep("regex"), FilterStep("take_first"))])
+@pytest.mark.parametrize("steps", [(filter_step("regex"),), (filter_step("regex"), filter_step("take_first"))])
 def test_a_text_filter_leaves_nothing_of_a_loglikelihood(steps: tuple[FilterStep, ...]) -> None:
-    odd = task("multiple_choice", filters=(FilterSpec("odd", steps),))
+    odd = task("multiple_choice", filters=(Pipeline("odd", steps),))
     result = score_doc(odd, 0, choice_doc(0, "a"), lls(-1.0))
     assert "of a loglikelihood; end it in take_first" in (result.error or "")
 

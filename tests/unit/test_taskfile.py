@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval._errors import TaskFileError
+from pytest_llmeval._scoring import filter_step
 from pytest_llmeval._task import TAKE_FIRST
 from pytest_llmeval._task import FewshotSpec
 from pytest_llmeval._task import Field
-from pytest_llmeval._task import FilterSpec
-from pytest_llmeval._task import FilterStep
 from pytest_llmeval._task import Group
+from pytest_llmeval._task import Pipeline
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import generation_settings
 from pytest_llmeval._taskfile import looks_like_task
@@ -137,12 +137,12 @@ metadata:
         "do_sample": True,
         "num_beams": 2,
     }
-    steps = (FilterStep("regex", {"regex_pattern": r"(\d+)", "group_select": -1}), FilterStep("take_first"))
-    assert found.filters == (FilterSpec("strict", steps),)
+    steps = (filter_step("regex", {"regex_pattern": r"(\d+)", "group_select": -1}), filter_step("take_first"))
+    assert found.filters == (Pipeline("strict", steps),)
     assert found.repeats == 2
-    assert [(m.name, m.aggregation, m.higher_is_better, dict(m.options), m.line) for m in found.metrics] == [
-        ("exact_match", "mean", True, {"ignore_case": True}, 31),
-        ("bleu", None, False, {}, 35),
+    assert [(m.name, m.aggregation.name, m.higher_is_better, dict(m.options)) for m in found.metrics] == [
+        ("exact_match", "mean", True, {"ignore_case": True}),
+        ("bleu", "bleu", False, {}),
     ]
     assert found.unsafe_code is False
     assert (found.version, found.metadata, found.gates) == (2, {"version": 2}, (("exact_match >= 0.1", 42),))
@@ -575,7 +575,7 @@ def test_a_task_with_process_results_names_its_numbers_freely(tmp_path: Path) ->
     text = GENERATE.replace("doc_to_target: answer\n", "process_results: !function utils.score\n")
     found = task(tmp_path, f"{text}metric_list:\n  - {{metric: em, aggregation: mean, hf_evaluate: true}}\n")
     assert [metric.name for metric in found.metrics] == ["em"]
-    assert task(tmp_path, text).metrics == ()
+    assert [(metric.name, metric.listed) for metric in task(tmp_path, text).metrics] == [("exact_match", False)]
     assert found.doc_to_target is None
     assert complaint(tmp_path, f"{text}metric_list:\n  - metric: em\n") == (
         "t.yaml:7: metric_list[0]: metric 'em' comes from process_results, so it needs an aggregation, such as mean"

@@ -225,4 +225,8 @@ metric_list:
     assert (custom.name, custom.function, dict(custom.options)) == ("custom", f, {})
     assert (picker.name, picker.function.__name__) == ("utils.Picker", "Picker")
     (metric,) = found.metrics
-    assert (metric.name, metric.function, metric.aggregation) == ("f", f, f)
+    assert (metric.name, metric.aggregation.name, metric.aggregation.owned) == ("f", "f", True)
+    assert metric.score is not None
+    assert metric.score("a", ["b"]) == {"f": (["b", "a"],)}
+    with pytest.raises(ValueError, match=r"aggregation f must return a number, it gave \(\[1, 2\],\)"):
+        metric.aggregation([1, 2])

@@ -15,6 +15,7 @@ from pytest_llmeval._gates import parse_gate
 from pytest_llmeval._results import DocKey
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Pick
+from pytest_llmeval._scoring import resolve_metrics
 from pytest_llmeval._scoring import summarize_group
 from pytest_llmeval._scoring import summarize_task
 from pytest_llmeval._settings import Settings
@@ -44,7 +45,7 @@ GAINED_TIE: Doc = ((0, 0.01), (1, 0.099))
 
 def task(name: str = "t", metric: str = "acc", *, higher_is_better: bool = True) -> Task:
     text = Field("doc_to_text", text="{{q}}")
-    metrics = (MetricSpec(metric, higher_is_better=higher_is_better),)
+    metrics = resolve_metrics((MetricSpec(metric, higher_is_better=higher_is_better),), "multiple_choice")
     return Task(name, PATH, "multiple_choice", text, text, metrics=metrics, test_split="test")
 
 
