@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -63,6 +64,14 @@ def imports_of(path: Path, *, top_level_only: bool = False) -> set[str]:
 
 def test_every_room_has_a_place() -> None:
     assert {room for room, _ in rooms()} == set(PLACE)
+
+
+def test_contributing_lists_the_rooms_in_the_order_of_the_floor_plan() -> None:
+    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text.partition("| room | responsibility |\n|---|---|\n")[2].partition("\n\n")[0]
+    rows = [re.fullmatch(r"\| `(\w+)` \| (.+\.) \|", row) for row in table.splitlines()]
+    assert all(rows), table
+    assert [row[1] for row in rows if row] == [room for floor in FLOOR_PLAN for room in sorted(floor)]
 
 
 def test_data_flows_one_way() -> None:
