@@ -1,8 +1,16 @@
-"""Which files of a folder hold which split, when it is laid out like a data set on the Hugging Face hub.
+"""The files of each split in a folder that is laid out like a data set on the Hugging Face hub.
 
 The layout is the hub's own (huggingface.co/docs/hub/datasets-manual-configuration): a README.md whose front
 matter lists `configs`, each with its `data_files`; else files and folders named after their split. Only names
 are looked at here, nothing is read but the README.
+
+``datasets.load_dataset(folder, config, split=split)`` reads such a folder as well. It is not used, since it
+
+- prepares every split of a configuration, where here only the split that is asked for is read;
+- takes 25 ms per parquet file for a copy in its disk cache, against 4 ms straight into memory (see `readers`); MMLU
+  has 57 configurations;
+- locks that cache, so that the workers of pytest-xdist wait for each other;
+- asks the hub where there is no such folder, and names neither the task nor the places that it looked at.
 """
 
 from __future__ import annotations
@@ -22,15 +30,15 @@ from pytest_llmeval._errors import DataError
 from pytest_llmeval._task import NOTHING
 
 
-#: File suffix -> reader. Of several kinds in one folder the first of this order holds the data: a
-#: LICENSE.txt beside parquet files is no split.
+#: File suffix -> format. Of several formats in one folder the first of this order holds the data: a LICENSE.txt beside
+#: parquet files is not a split. The formats are values of `dataset_path` as well.
 FORMATS = MappingProxyType(
     {".parquet": "parquet", ".jsonl": "json", ".json": "json", ".csv": "csv", ".tsv": "csv", ".txt": "text"}
 )
-#: Compression is undone by the reader, all but parquet's own.
+#: Suffixes of compressed files. The readers undo them, but for parquet, which compresses inside the file.
 COMPRESSIONS = frozenset({".gz", ".bz2", ".xz", ".zst"})
 
-#: Every name that says what a split is for, by the name that `datasets` gives such a split.
+#: Word in the name of a file or folder -> the name that `datasets` gives such a split.
 _SPLIT_WORDS = {
     word: split
     for split, words in {
@@ -53,7 +61,7 @@ Splits = Mapping[str, tuple[Path, ...]]
 class Config:
     """One named configuration of a data set: glob patterns per split, and options for the reader (`sep`, ...).
 
-    Without patterns the names of the files in `folder` tell the splits.
+    Without patterns the names of the files in `folder` give the splits.
     """
 
     folder: str
@@ -63,65 +71,53 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A folder's configurations by name; none where the README names none. `default` is used without a name.
+    """The configurations of a folder by name; none where its README names none. `default` is used without a name.
 
-    `typed`: the README also declares the columns' types (`dataset_info`).
+    `holds_data`: the folder is a data set, since its README lists configurations or data files lie in it.
+    `has_types`: the README also declares the types of the columns (`dataset_info`).
     """
 
     folder: Path
     configs: Mapping[str, Config]
-    default: str | None = None
-    typed: bool = False
+    default: str | None
+    holds_data: bool
+    has_types: bool
 
-    def config(self, name: str | None) -> Config | None:
-        """The configuration of that name, or None where the folder's file names decide. Raises DataError."""
+    def splits(self, name: str | None) -> tuple[Splits, Mapping[str, Any]]:
+        """Return the splits of a configuration that have files, and the options of its reader. Raises DataError."""
         if not self.configs:
-            return None
-        wanted = name if name is not None else self.default
-        if wanted is not None and wanted in self.configs:
-            return self.configs[wanted]
-        known = ", ".join(self.configs)
-        problem = f"has no config {name!r}" if name is not None else "has several configs: name one as dataset_name"
-        raise DataError(f"{self.folder} {problem} (its README.md has: {known})")
-
-    def holds_data(self) -> bool:
-        """Whether this is a data set at all: its README lists configurations, or data files lie in it."""
-        return bool(self.configs or _data_files(self.folder))
-
-    def splits(self, name: str | None) -> Splits:
-        """The splits of a configuration of which files are there. Raises DataError."""
-        config = self.config(name)
+            return _named_splits(self.folder, name), NOTHING
+        config = self.configs.get(name if name is not None else self.default or "")
         if config is None:
-            return _named_splits(self.folder, name)
+            problem = f"has no config {name!r}" if name is not None else "has several configs: name one as dataset_name"
+            raise DataError(f"{self.folder} {problem} (its README.md has: {', '.join(self.configs)})")
         folder = self.folder / config.folder
-        if not config.patterns:
-            return _named_splits(folder, None)
-        found = {split: matching(folder, patterns) for split, patterns in config.patterns.items()}
-        return {split: files for split, files in found.items() if files}
+        splits = matching_splits(folder, config.patterns) if config.patterns else _named_splits(folder, None)
+        return splits, config.options
 
 
 def read_layout(folder: Path) -> Layout:
-    """What the folder's README.md says about its configurations. Raises DataError if it cannot be read."""
+    """Return the configurations that the README.md of a folder lists. Raises DataError if it cannot be read."""
     card = _front_matter(folder / "README.md")
-    typed = "dataset_info" in card
-    entries = [
-        entry
-        for entry in card.get("configs") or ()
-        if isinstance(entry, Mapping) and entry.keys() & {"data_files", "data_dir"}
-    ]
-    configs = {str(entry.get("config_name", "default")): _read_config(entry) for entry in entries}
-    marked = [str(entry.get("config_name", "default")) for entry in entries if entry.get("default")]
-    return Layout(folder, configs, _default(configs, marked), typed)
-
-
-def _default(configs: Mapping[str, Config], marked: Sequence[str]) -> str | None:
-    if marked:
-        return marked[0]
-    return next(iter(configs)) if len(configs) == 1 else "default" if "default" in configs else None
+    configs: dict[str, Config] = {}
+    marked: list[str] = []
+    for entry in card.get("configs") or ():
+        if not isinstance(entry, Mapping) or not entry.keys() & {"data_files", "data_dir"}:
+            continue
+        name, data_files = str(entry.get("config_name", "default")), entry.get("data_files")
+        known = {"config_name", "data_files", "data_dir", "default", "version", "description"}
+        options = {key: value for key, value in entry.items() if key not in known}
+        patterns = {} if data_files is None else split_patterns(data_files)
+        configs[name] = Config(str(entry.get("data_dir") or ""), patterns, options)
+        if entry.get("default"):
+            marked.append(name)
+    unmarked = next(iter(configs)) if len(configs) == 1 else "default" if "default" in configs else None
+    holds_data = bool(configs or _data_files(folder))
+    return Layout(folder, configs, marked[0] if marked else unmarked, holds_data, "dataset_info" in card)
 
 
 def lookup(splits: Splits, wanted: str) -> tuple[Path, ...]:
-    """The files of a split, which may be called by another word for it (`dev` for `validation`); or ()."""
+    """Return the files of a split, which may have another word for its name (`dev` for `validation`); or ()."""
     if wanted in splits:
         return splits[wanted]
     meaning = _SPLIT_WORDS.get(wanted)
@@ -130,7 +126,7 @@ def lookup(splits: Splits, wanted: str) -> tuple[Path, ...]:
 
 
 def split_patterns(data_files: Any) -> dict[str, tuple[str, ...]]:
-    """`data_files` in any of its spellings as patterns per split: a text, a list, or either per split."""
+    """Return `data_files` in any of its spellings as patterns per split: a text, a list, or either per split."""
     if isinstance(data_files, Mapping):
         return {str(split): _texts(paths) for split, paths in data_files.items()}
     if isinstance(data_files, list | tuple) and all(isinstance(entry, Mapping) for entry in data_files):
@@ -139,33 +135,30 @@ def split_patterns(data_files: Any) -> dict[str, tuple[str, ...]]:
 
 
 def matching(folder: Path, patterns: Iterable[str]) -> tuple[Path, ...]:
-    """The files that the glob patterns name, relative to the folder, in the order of their names."""
-    found = [path for pattern in patterns for path in _matching(folder, pattern)]
+    """Return the files that glob patterns relative to a folder match, in the order of the patterns, then by name."""
+    found: list[Path] = []
+    for pattern in patterns:
+        path = folder / pattern
+        if path.is_file():
+            found.append(path)
+            continue
+        if pattern.endswith("**"):
+            path /= "*"
+        base = Path(path.anchor) if Path(pattern).is_absolute() else folder
+        found += (file for file in sorted(base.glob(str(path.relative_to(base)))) if file.is_file())
     return tuple(dict.fromkeys(found))
 
 
-def _matching(folder: Path, pattern: str) -> list[Path]:
-    path = folder / pattern
-    if path.is_file():
-        return [path]
-    if pattern.endswith("**"):
-        path /= "*"
-    base = Path(path.anchor) if Path(pattern).is_absolute() else folder
-    return [file for file in sorted(base.glob(str(path.relative_to(base)))) if file.is_file()]
+def matching_splits(folder: Path, patterns: Mapping[str, tuple[str, ...]]) -> Splits:
+    """Return the splits of which files match their patterns."""
+    found = {split: matching(folder, globs) for split, globs in patterns.items()}
+    return {split: files for split, files in found.items() if files}
 
 
 def format_of(path: Path) -> str | None:
-    """The reader for a file: parquet, json, csv or text; None if there is none."""
+    """Return the format of a file: parquet, json, csv or text; None for any other."""
     suffixes = [suffix for suffix in path.suffixes if suffix not in COMPRESSIONS]
     return FORMATS.get(suffixes[-1]) if suffixes else None
-
-
-def _read_config(entry: Mapping[str, Any]) -> Config:
-    data_files = entry.get("data_files")
-    patterns = {} if data_files is None else split_patterns(data_files)
-    known = {"config_name", "data_files", "data_dir", "default", "version", "description"}
-    options = {key: value for key, value in entry.items() if key not in known}
-    return Config(str(entry.get("data_dir") or ""), patterns, options)
 
 
 def _texts(value: Any) -> tuple[str, ...]:
@@ -173,7 +166,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _front_matter(readme: Path) -> Mapping[str, Any]:
-    """The YAML between the two `---` lines at the top of a README; empty if there is none."""
+    """Return the YAML between the two `---` lines at the top of a README; empty if there is none."""
     if not readme.is_file():
         return NOTHING
     head, _, rest = readme.read_text(encoding="utf-8", errors="replace").partition("---")
@@ -183,12 +176,12 @@ def _front_matter(readme: Path) -> Mapping[str, Any]:
         # libyaml's safe loader where there is one: the card of a data set with many configs is long.
         card = yaml.load(rest.split("\n---", 1)[0], Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     except yaml.YAMLError as error:
-        raise DataError(f"{readme}: the front matter is no YAML ({' '.join(str(error).split())})") from error
+        raise DataError(f"{readme}: the front matter is not YAML ({' '.join(str(error).split())})") from error
     return card if isinstance(card, Mapping) else NOTHING
 
 
 def _named_splits(folder: Path, name: str | None) -> Splits:
-    """Splits by the names of files and folders: `<config>/<split>-*.parquet`, `data/test.jsonl`, `test/0.csv`."""
+    """Return splits by names of files and folders: `<config>/<split>-*.parquet`, `data/test.jsonl`, `test/0.csv`."""
     base = folder / name if name else folder
     if not base.is_dir():
         if name == "default":
@@ -196,7 +189,9 @@ def _named_splits(folder: Path, name: str | None) -> Splits:
         else:
             raise DataError(f"{folder} has no config {name!r} (no README.md with configs, and no folder {name})")
     files = _data_files(base)
-    homes = {_home(path, base) for path in files}
+    # The folder of each file without parts that are named after a split, or after nothing (`data`).
+    parts = [path.relative_to(base).parent.parts for path in files]
+    homes = {Path(*(part for part in one if part != "data" and not _SPLIT_WORD.search(part))) for one in parts}
     if len(homes) > 1 and name is None:
         known = ", ".join(sorted(str(home) for home in homes))
         raise DataError(f"{folder} has several configs: name one as dataset_name (folders with data: {known})")
@@ -209,7 +204,7 @@ def _named_splits(folder: Path, name: str | None) -> Splits:
 
 
 def _data_files(folder: Path) -> Sequence[Path]:
-    """All files of the folder's most data-like format, sorted, hidden ones left out."""
+    """Return all files of the first format of `FORMATS` in a folder, sorted, without hidden files."""
     kinds: dict[str, list[Path]] = {kind: [] for kind in FORMATS.values()}
     for path in sorted(folder.rglob("*")):
         kind = format_of(path)
@@ -217,12 +212,6 @@ def _data_files(folder: Path) -> Sequence[Path]:
         if kind and not hidden and path.name not in _NOT_DATA and path.is_file():
             kinds[kind].append(path)
     return next((files for files in kinds.values() if files), [])
-
-
-def _home(path: Path, base: Path) -> Path:
-    """The folder of a file without parts that are named after a split, or after nothing (`data`)."""
-    parts = path.relative_to(base).parent.parts
-    return Path(*(part for part in parts if part != "data" and not _SPLIT_WORD.search(part)))
 
 
 def _split_of(path: Path) -> str:
@@ -236,6 +225,6 @@ def _split_of(path: Path) -> str:
 
 
 def _meaning(split: str) -> str | None:
-    """What a split of that name is for, if its name says so: train, validation or test."""
+    """Return the use of a split if a word of its name gives it: train, validation or test."""
     word = _SPLIT_WORD.search(split)
     return _SPLIT_WORDS[word.group(1)] if word else None

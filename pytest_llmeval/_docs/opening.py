@@ -1,4 +1,4 @@
-"""Opening one split of a data set: from files, from a local mirror, from a function, or from the hub.
+"""The splits of data sets: opened from files, from a local mirror, from a function, or from the hub.
 
 Whatever lies on this disk is read without any network, and only the files of the split that is asked for.
 """
@@ -7,22 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 from typing import Any
 
-from pytest_llmeval._docs import readers
 from pytest_llmeval._docs.layout import FORMATS
 from pytest_llmeval._docs.layout import Layout
-from pytest_llmeval._docs.layout import Splits
 from pytest_llmeval._docs.layout import format_of
 from pytest_llmeval._docs.layout import lookup
 from pytest_llmeval._docs.layout import matching
+from pytest_llmeval._docs.layout import matching_splits
 from pytest_llmeval._docs.layout import read_layout
 from pytest_llmeval._docs.layout import split_patterns
-from pytest_llmeval._docs.readers import quiet_and_settled
+from pytest_llmeval._docs.readers import declared_features
+from pytest_llmeval._docs.readers import quiet_and_seeded
+from pytest_llmeval._docs.readers import read
 from pytest_llmeval._errors import DataError
 from pytest_llmeval._functions import call
 from pytest_llmeval._settings import Settings
@@ -35,29 +34,7 @@ if TYPE_CHECKING:
     import datasets
 
 
-@dataclass(frozen=True, slots=True)
-class LocalData:
-    """A folder on this disk, whether it holds a data set, and the column types that its README declares by config."""
-
-    layout: Layout
-    holds_data: bool
-    features: Mapping[str, datasets.Features]
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """What was found so far: folders on this disk, and the splits that functions of task files returned.
-
-    `unreachable`: data set -> why the hub could not be reached for it. Trying takes half a minute, so the 57 subjects
-    of MMLU try once.
-    """
-
-    folders: dict[Path, LocalData] = field(default_factory=dict)
-    made: dict[tuple[DocFunction, str], Any] = field(default_factory=dict)
-    unreachable: dict[str, str] = field(default_factory=dict)
-
-
-#: Keys of `dataset_kwargs` that tell `datasets.load_dataset` where to look, not how to read a file.
+#: Keys of `dataset_kwargs` for `datasets.load_dataset` that say where the data is, not how a file is read.
 _LOADER_KEYS = frozenset(
     {
         "cache_dir",
@@ -71,7 +48,6 @@ _LOADER_KEYS = frozenset(
         "storage_options",
         "streaming",
         "token",
-        "trust_remote_code",
         "verification_mode",
     }
 )
@@ -83,38 +59,107 @@ _URL_MEND = (
 )
 
 
-def open_split(task: Task, settings: Settings, split: str, opened: Opened) -> Any:
-    """The raw split, before `process_docs`: a `datasets.Dataset`, or what `custom_dataset` returns for it.
+class DataSource:
+    """The data sets opened so far: tasks that share a data set share its tables. One object serves one run."""
 
-    `dataset_path` is looked for in the mirror (`settings.data_dir`), beside the task file, in the working folder,
-    and on the hub, in this order; `opened` is added to. Raises DataError, which names the data set, its config,
-    the split, the places looked at and the mend.
-    """
-    path = task.dataset_path
-    if task.custom_dataset is not None:
-        return _from_function(task, task.custom_dataset, split, opened)
-    if path is None:
-        raise DataError(f"{describe(task, split)}: no dataset_path is given ({task.path})")
-    _refuse_addresses(task, path, split)
-    if path in readers.READERS:
-        return _from_named_files(task, path, settings, split)
-    looked: list[str] = []
-    local = _find_folder(task, path, settings, looked, opened.folders)
-    return _from_hub(task, path, split, looked, opened) if local is None else _from_folder(task, local, split)
+    def __init__(self) -> None:
+        self._splits: dict[tuple[Any, ...], Any] = {}
+        #: Folders on this disk, and the column types that their READMEs declare, by configuration.
+        self._folders: dict[Path, tuple[Layout, Mapping[str, datasets.Features]]] = {}
+        #: What functions of task files returned, by function and arguments.
+        self._made: dict[tuple[DocFunction, str], Any] = {}
+        #: Data set -> why the hub could not be reached for it. Trying takes half a minute, so the 57 subjects of MMLU
+        #: try once.
+        self._unreachable: dict[str, str] = {}
+
+    def split(self, task: Task, settings: Settings, split: str) -> Any:
+        """Return the raw split, before `process_docs`: a `datasets.Dataset`, or what `custom_dataset` gives for it.
+
+        `dataset_path` is looked for in the mirror (`settings.data_dir`), beside the task file, in the working folder,
+        and on the hub, in this order. Raises DataError, which names the data set, its config, the split, the places
+        looked at and the mend.
+        """
+        key = (
+            task.dataset_path,
+            task.dataset_name,
+            repr(dict(task.dataset_kwargs)),
+            task.custom_dataset,
+            repr(dict(task.metadata)) if task.custom_dataset else None,
+            task.path.parent,
+            settings.data_dir,
+            split,
+        )
+        if key not in self._splits:
+            self._splits[key] = self._open(task, settings, split)
+        return self._splits[key]
+
+    def _open(self, task: Task, settings: Settings, split: str) -> Any:
+        path = task.dataset_path
+        if task.custom_dataset is not None:
+            return self._from_function(task, task.custom_dataset, split)
+        if path is None:
+            raise DataError(f"{describe(task, split)}: no dataset_path is given ({task.path})")
+        _refuse_addresses(task, path, split)
+        if path in FORMATS.values():
+            return _from_named_files(task, path, settings, split)
+        mirror = [settings.data_dir] if settings.data_dir is not None and not Path(path).is_absolute() else []
+        looked: list[str] = []
+        for base in dict.fromkeys([*mirror, task.path.parent, Path.cwd()]):
+            folder = base / path
+            if folder not in self._folders and folder.is_dir():
+                self._folders[folder] = _read_folder(task, folder)
+            if folder in self._folders and self._folders[folder][0].holds_data:
+                return _from_folder(task, *self._folders[folder], split)
+            looked.append(f"{folder} ({'holds no data files' if folder in self._folders else 'no such folder'})")
+        return self._from_hub(task, path, split, looked)
+
+    def _from_function(self, task: Task, function: DocFunction, split: str) -> Any:
+        """Return a split out of what `custom_dataset`, called with metadata and dataset_kwargs, gives by name."""
+        kwargs = {**{key: value for key, value in task.metadata.items() if key != "gates"}, **task.dataset_kwargs}
+        where = f"{describe(task, split)} ({task.path}:{task.line_of('custom_dataset')})"
+        key = (function, repr(kwargs))
+        if key not in self._made:
+            with quiet_and_seeded():
+                self._made[key] = call(function, where, **kwargs)
+        splits = self._made[key]
+        if not isinstance(splits, Mapping):
+            raise DataError(f"{where}: custom_dataset returned {type(splits).__name__}, expected splits by name")
+        if split not in splits:
+            raise _no_such_split(task, split, "custom_dataset", list(splits))
+        return splits[split]
+
+    def _from_hub(self, task: Task, path: str, split: str, looked: Sequence[str]) -> datasets.Dataset:
+        import datasets
+
+        reason = self._unreachable.get(path)
+        if reason is None:
+            kwargs = {key: value for key, value in task.dataset_kwargs.items() if key != "streaming"}
+            try:
+                with quiet_and_seeded():
+                    return datasets.load_dataset(path, task.dataset_name, split=split, **kwargs)
+            except Exception as error:
+                reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+                if isinstance(error, ConnectionError):
+                    self._unreachable[path] = reason
+        raise DataError(
+            f"{describe(task, split)}: cannot be loaded. Looked for {', '.join(looked)}, and on the Hugging Face hub "
+            f"({reason}). Put it at DIR/{path}, laid out as on the hub, and give --llmeval-data DIR; or go online "
+            "(for a gated one: log in, and accept its terms)"
+        )
 
 
 def describe(task: Task, split: str | None) -> str:
-    """``task t: data set org/name (config c), split 's'``."""
+    """Return ``task t: data set org/name (config c), split 's'``, the start of a message."""
     source = task.dataset_path or ("of its custom_dataset" if task.custom_dataset else "(none)")
     config = f" (config {task.dataset_name})" if task.dataset_name else ""
     return f"task {task.name}: data set {source}{config}" + (f", split {split!r}" if split else "")
 
 
 def _refuse_addresses(task: Task, path: str, split: str) -> None:
-    """Only a hub data set, or a file of one, may be named by something that is no path."""
+    """Raise DataError for an address: only a hub data set, or a file of one, may be named by other than a path."""
     patterns = split_patterns(task.dataset_kwargs.get("data_files") or ())
     named = [pattern for files in patterns.values() for pattern in files]
-    if path in readers.READERS:
+    if path in FORMATS.values():
         named = [pattern for pattern in named if not pattern.startswith(_HUB)]
     for text in [path, str(task.dataset_kwargs.get("data_dir") or ""), *named]:
         if "://" in text:
@@ -131,22 +176,6 @@ def _no_such_split(task: Task, split: str, place: object, known: Sequence[str]) 
     )
 
 
-def _from_function(task: Task, function: DocFunction, split: str, opened: Opened) -> Any:
-    """`custom_dataset` is called with metadata and dataset_kwargs, and returns splits by name."""
-    kwargs = {**{key: value for key, value in task.metadata.items() if key != "gates"}, **task.dataset_kwargs}
-    where = f"{describe(task, split)} ({task.path}:{task.line_of('custom_dataset')})"
-    key = (function, repr(kwargs))
-    if key not in opened.made:
-        with quiet_and_settled():
-            opened.made[key] = call(function, where, **kwargs)
-    splits = opened.made[key]
-    if not isinstance(splits, Mapping):
-        raise DataError(f"{where}: custom_dataset returned {type(splits).__name__}, expected splits by name")
-    if split not in splits:
-        raise _no_such_split(task, split, "custom_dataset", list(splits))
-    return splits[split]
-
-
 def _from_named_files(task: Task, kind: str, settings: Settings, split: str) -> datasets.Dataset:
     data_files = task.dataset_kwargs.get("data_files")
     if data_files is None:
@@ -158,13 +187,22 @@ def _from_named_files(task: Task, kind: str, settings: Settings, split: str) -> 
     if split not in patterns:
         raise _no_such_split(task, split, "data_files", list(patterns))
     files = [path for pattern in patterns[split] for path in _named_files(task, settings, split, pattern)]
-    return _read(task, split, kind, files, _reader_options(task))
+    return _read(task, split, kind, files)
 
 
 def _named_files(task: Task, settings: Settings, split: str, pattern: str) -> Sequence[Path]:
-    """The files of one entry of `data_files`: beside the task file, else (as in the peer) in the working folder."""
+    """Return the files of one entry of `data_files`: beside the task file, else (as in the peer) in the working folder.
+
+    ``hf://datasets/org/name/path`` is read as ``DIR/org/name/path`` of the mirror.
+    """
     if pattern.startswith(_HUB):
-        return _mirrored_file(task, settings, split, pattern.removeprefix(_HUB))
+        inside = pattern.removeprefix(_HUB)
+        if settings.data_dir is not None and (files := matching(settings.data_dir, [inside])):
+            return files
+        raise DataError(
+            f"{describe(task, split)}: data_files names {_HUB}{inside}: {_URL_MEND}, or put it at DIR/{inside} and "
+            f"give --llmeval-data DIR (now {settings.data_dir or 'not given'})"
+        )
     below = str(task.dataset_kwargs.get("data_dir") or "")
     places = [task.path.parent / below, Path.cwd() / below]
     for place in places:
@@ -174,43 +212,26 @@ def _named_files(task: Task, settings: Settings, split: str, pattern: str) -> Se
     raise DataError(f"{describe(task, split)}: no such file; looked for {looked}. Correct data_files in {task.path}")
 
 
-def _mirrored_file(task: Task, settings: Settings, split: str, inside: str) -> Sequence[Path]:
-    """``hf://datasets/org/name/path``, read as ``DIR/org/name/path`` of the mirror."""
-    files = () if settings.data_dir is None else matching(settings.data_dir, [inside])
-    if not files:
-        raise DataError(
-            f"{describe(task, split)}: data_files names {_HUB}{inside}: {_URL_MEND}, or put it at DIR/{inside} and "
-            f"give --llmeval-data DIR (now {settings.data_dir or 'not given'})"
-        )
-    return files
-
-
-def _find_folder(
-    task: Task, path: str, settings: Settings, looked: list[str], folders: dict[Path, LocalData]
-) -> LocalData | None:
-    """The folder of this disk that holds the data set; the places without it are added to `looked`."""
-    mirror = [settings.data_dir] if settings.data_dir is not None and not Path(path).is_absolute() else []
-    for base in dict.fromkeys([*mirror, task.path.parent, Path.cwd()]):
-        folder = base / path
-        if folder not in folders and folder.is_dir():
-            folders[folder] = _read_folder(task, folder)
-        if folder in folders and folders[folder].holds_data:
-            return folders[folder]
-        looked.append(f"{folder} ({'holds no data files' if folder in folders else 'no such folder'})")
-    return None
-
-
-def _read_folder(task: Task, folder: Path) -> LocalData:
+def _read_folder(task: Task, folder: Path) -> tuple[Layout, Mapping[str, datasets.Features]]:
     try:
         layout = read_layout(folder)
-        return LocalData(layout, layout.holds_data(), readers.declared_features(folder) if layout.typed else {})
+        return layout, declared_features(folder) if layout.has_types else {}
     except DataError as error:
         raise DataError(f"{describe(task, None)}: {error}") from error
 
 
-def _from_folder(task: Task, local: LocalData, split: str) -> datasets.Dataset:
-    layout = local.layout
-    splits, options = _splits(task, layout, split)
+def _from_folder(task: Task, layout: Layout, features: Mapping[str, datasets.Features], split: str) -> datasets.Dataset:
+    """Return a split of the task's own `data_files`, relative to the data set, else of its configuration."""
+    data_files = task.dataset_kwargs.get("data_files")
+    if data_files is not None:
+        folder = layout.folder / str(task.dataset_kwargs.get("data_dir") or "")
+        splits, options = matching_splits(folder, split_patterns(data_files)), NOTHING
+    else:
+        try:
+            splits, options = layout.splits(task.dataset_name)
+        except DataError as error:
+            place = f"{task.path}:{task.line_of('dataset_name')}"
+            raise DataError(f"{describe(task, split)}: {error}; correct dataset_name in {place}") from error
     files = lookup(splits, split)
     if not files:
         raise _no_such_split(task, split, layout.folder, list(splits))
@@ -218,27 +239,8 @@ def _from_folder(task: Task, local: LocalData, split: str) -> datasets.Dataset:
     if kind is None:
         known = ", ".join(FORMATS)
         raise DataError(f"{describe(task, split)}: {files[0]} is of no format that is read here; convert it to {known}")
-    features = local.features.get(task.dataset_name or layout.default or "default")
-    return _read(task, split, kind, files, {**options, **_reader_options(task)}, features)
-
-
-def _splits(task: Task, layout: Layout, split: str) -> tuple[Splits, Mapping[str, Any]]:
-    """The splits of the task's own `data_files` (relative to the data set), else of its configuration with options."""
-    data_files = task.dataset_kwargs.get("data_files")
-    if data_files is not None:
-        folder = layout.folder / str(task.dataset_kwargs.get("data_dir") or "")
-        found = {name: matching(folder, globs) for name, globs in split_patterns(data_files).items()}
-        return {name: files for name, files in found.items() if files}, NOTHING
-    try:
-        config = layout.config(task.dataset_name)
-        return layout.splits(task.dataset_name), NOTHING if config is None else config.options
-    except DataError as error:
-        place = f"{task.path}:{task.line_of('dataset_name')}"
-        raise DataError(f"{describe(task, split)}: {error}; correct dataset_name in {place}") from error
-
-
-def _reader_options(task: Task) -> dict[str, Any]:
-    return {key: value for key, value in task.dataset_kwargs.items() if key not in _LOADER_KEYS}
+    declared = features.get(task.dataset_name or layout.default or "default")
+    return _read(task, split, kind, files, options, declared)
 
 
 def _read(
@@ -246,37 +248,14 @@ def _read(
     split: str,
     kind: str,
     files: Sequence[Path],
-    options: Mapping[str, Any],
+    options: Mapping[str, Any] = NOTHING,
     features: datasets.Features | None = None,
 ) -> datasets.Dataset:
+    """Return files as one table; the reader's options in `dataset_kwargs` win over those of the configuration."""
+    own = {key: value for key, value in task.dataset_kwargs.items() if key not in _LOADER_KEYS}
     try:
-        return readers.read(kind, files, options, features)
+        return read(kind, files, {**options, **own}, features)
     except Exception as error:
         reason = f"{type(error).__name__}: {' '.join(str(error.__cause__ or error).split())}"
         names = ", ".join(map(str, files))
         raise DataError(f"{describe(task, split)}: {names} cannot be read as {kind} ({reason})") from error
-
-
-def _from_hub(task: Task, path: str, split: str, looked: Sequence[str], opened: Opened) -> datasets.Dataset:
-    if path in opened.unreachable:
-        raise DataError(_not_had(task, path, split, looked, opened.unreachable[path]))
-    import datasets
-
-    refused = {"trust_remote_code", "streaming"}
-    kwargs = {key: value for key, value in task.dataset_kwargs.items() if key not in refused}
-    try:
-        with quiet_and_settled():
-            return datasets.load_dataset(path, task.dataset_name, split=split, **kwargs)
-    except Exception as error:
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        if isinstance(error, ConnectionError):
-            opened.unreachable[path] = reason
-        raise DataError(_not_had(task, path, split, looked, reason)) from error
-
-
-def _not_had(task: Task, path: str, split: str, looked: Sequence[str], reason: str) -> str:
-    return (
-        f"{describe(task, split)}: it cannot be had. Looked for {', '.join(looked)}, and on the Hugging Face hub "
-        f"({reason}). Put it at DIR/{path}, laid out as on the hub, and give --llmeval-data DIR; or go online "
-        "(for a gated one: log in, and accept its terms)"
-    )

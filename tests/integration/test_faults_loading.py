@@ -100,7 +100,7 @@ def add_bad_files(faults: FaultSuite) -> dict[str, str]:
         "'q'? It has: q, label.",
         "absent file": "task absent_file: data set json, split 'test': no such file; looked for "
         "FOLDER/absent_file.test.jsonl and *. Correct data_files in FOLDER/absent_file.yaml",
-        "absent data set": "task absent_set: data set nobody/nothing, split 'test': it cannot be had. Looked for "
+        "absent data set": "task absent_set: data set nobody/nothing, split 'test': cannot be loaded. Looked for "
         "FOLDER/nobody/nothing (no such folder), * and on the Hugging Face hub (*). Put it at DIR/nobody/nothing, *",
         "absent split": "task absent_split: data set json, split 'dev': data_files has no such split (it has: test); "
         "correct test_split in FOLDER/absent_split.yaml:12, or add the split's files",

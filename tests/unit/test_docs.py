@@ -149,7 +149,7 @@ class TestMirror:
             open_docs(task, Settings(data_dir=mirror))
         message = str(caught.value)
         assert message.startswith(
-            "task t: data set org/nothing (config one), split 'test': it cannot be had. Looked for "
+            "task t: data set org/nothing (config one), split 'test': cannot be loaded. Looked for "
         )
         for place in (mirror, tmp_path / "tasks", tmp_path):
             assert f"{place / 'org/nothing'} (no such folder)" in message
@@ -195,7 +195,7 @@ class TestMirror:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("---\nconfigs: [\n---\n", r"README.md: the front matter is no YAML"),
+            ("---\nconfigs: [\n---\n", r"README.md: the front matter is not YAML"),
             ("---\ndataset_info:\n  features:\n  - name: n\n    dtype: nonsense\n---\n", "dataset_info cannot be read"),
         ],
     )
@@ -323,12 +323,6 @@ class TestNamedFiles:
         assert rows_of(self.make(tmp_path, {"test": str(tmp_path / "a.jsonl")})) == ROWS[:2]
         assert rows_of(self.make(tmp_path.parent, {"test": "a.jsonl"}, kwargs={"data_dir": tmp_path.name})) == ROWS[:2]
 
-    def test_trust_remote_code_is_dropped_with_a_note(self, tmp_path: Path) -> None:
-        write_lines(tmp_path / "x.jsonl", ROWS)
-        docs = open_docs(self.make(tmp_path, {"test": "x.jsonl"}, kwargs={"trust_remote_code": True}), Settings())
-        assert len(docs) == 5
-        assert docs.notes == ("task t: dataset_kwargs trust_remote_code is ignored, no code of a data set is run",)
-
     def test_reader_options_pass_through(self, tmp_path: Path) -> None:
         (tmp_path / "x.json").write_text(json.dumps({"version": 1, "rows": ROWS}))
         assert rows_of(self.make(tmp_path, {"test": "x.json"}, kwargs={"field": "rows"})) == ROWS
@@ -412,7 +406,7 @@ def test_the_hub_is_asked_for_one_split(monkeypatch: pytest.MonkeyPatch) -> None
         return ROWS
 
     monkeypatch.setattr("datasets.load_dataset", load)
-    kwargs = {"revision": "v1", "trust_remote_code": True}
+    kwargs = {"revision": "v1", "streaming": True}
     task = handmade.make_task(dataset_path="org/name", dataset_name="one", dataset_kwargs=kwargs)
     assert rows_of(task) == ROWS
     assert asked == [("org/name", "one", "test", {"revision": "v1"})]
@@ -483,9 +477,9 @@ class TestFunctions:
             ),
             (
                 {"process_docs": lambda data: [1]},
-                r"process_docs .*gave docs of type int, expected a data set or a list",
+                r"process_docs .*returned docs of type int, expected a data set or a list",
             ),
-            ({"process_docs": lambda data: None}, r"process_docs .*gave docs of type NoneType"),
+            ({"process_docs": lambda data: None}, r"process_docs .*returned docs of type NoneType"),
             ({"process_docs": lambda data: []}, r"it has no docs after process_docs"),
             (
                 {"custom_dataset": lambda: 1 / 0},
@@ -517,17 +511,14 @@ def test_no_dataset_path() -> None:
 def test_validation_is_evaluated_without_a_test_split() -> None:
     task = handmade.make_task({"validation": ROWS[:2], "train": ROWS}, validation_split="validation")
     docs = open_docs(task, Settings())
-    assert (docs.split, len(docs), docs.notes) == ("validation", 2, ())
+    assert (docs.split, len(docs)) == ("validation", 2)
 
 
 def test_tables_are_shared(mirror: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pytest_llmeval._docs import readers
+    import pyarrow.parquet as pq
 
-    read = []
-    parquet = readers.READERS["parquet"]
-    monkeypatch.setattr(
-        readers, "READERS", {"parquet": lambda files, *rest: (read.append(len(files)), parquet(files, *rest))[1]}
-    )
+    read, read_table = [], pq.read_table
+    monkeypatch.setattr(pq, "read_table", lambda files, **rest: (read.append(len(files)), read_table(files, **rest))[1])
     source, settings = DataSource(), Settings(data_dir=mirror)
     for name in ("a", "b"):
         task = handmade.make_task(name=name, dataset_path="org/name", dataset_name="one")
