@@ -1,61 +1,61 @@
-"""The end of a run in words and tables: on the terminal and, under GitHub Actions, in the job's summary.
+"""The end of a run: tables and lines for the terminal, Markdown for a CI job, and files in lm_eval's shape.
 
-Numbers are printed here, never computed. Everything but `gather` works on plain values.
+Numbers are printed here, and compared between models; they come as plain values, one `ModelReport` per model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from collections.abc import Sequence
-from pathlib import Path
-
-from pytest_llmeval._errors import SettingError
-from pytest_llmeval._report.checkpoints import Comparison
-from pytest_llmeval._report.checkpoints import comparison_notes
-from pytest_llmeval._report.checkpoints import comparison_table
-from pytest_llmeval._report.lines import GateLine
-from pytest_llmeval._report.lines import VariantReport
-from pytest_llmeval._report.lines import Writer
+from pytest_llmeval._report.baseline_lines import ReportLine
+from pytest_llmeval._report.baseline_lines import baseline_lines
+from pytest_llmeval._report.files import prepare_output
+from pytest_llmeval._report.files import write_output
+from pytest_llmeval._report.lines import append_lines
+from pytest_llmeval._report.lines import append_step_summary
+from pytest_llmeval._report.lines import model_lines
 from pytest_llmeval._report.lines import step_summary
 from pytest_llmeval._report.lines import write_report
+from pytest_llmeval._report.model_comparison import ModelComparison
+from pytest_llmeval._report.model_comparison import Trend
+from pytest_llmeval._report.model_comparison import compare_models
+from pytest_llmeval._report.model_comparison import comparison_notes
+from pytest_llmeval._report.model_comparison import comparison_table
+from pytest_llmeval._report.model_comparison import trends_of_group
+from pytest_llmeval._report.model_comparison import trends_of_task
+from pytest_llmeval._report.model_report import GateLine
+from pytest_llmeval._report.model_report import GroupReport
+from pytest_llmeval._report.model_report import ModelReport
+from pytest_llmeval._report.model_report import RunFacts
+from pytest_llmeval._report.model_report import TaskReport
+from pytest_llmeval._report.results_file import result_dict
+from pytest_llmeval._report.results_file import sample_rows
+from pytest_llmeval._report.table import markdown_table
 from pytest_llmeval._report.table import result_table
-from pytest_llmeval._report.table import version_of
 
 
 __all__ = [
-    "Comparison",
     "GateLine",
-    "VariantReport",
-    "Writer",
+    "GroupReport",
+    "ModelComparison",
+    "ModelReport",
+    "ReportLine",
+    "RunFacts",
+    "TaskReport",
+    "Trend",
     "append_lines",
     "append_step_summary",
+    "baseline_lines",
+    "compare_models",
     "comparison_notes",
     "comparison_table",
+    "markdown_table",
+    "model_lines",
+    "prepare_output",
+    "result_dict",
     "result_table",
+    "sample_rows",
     "step_summary",
-    "version_of",
+    "trends_of_group",
+    "trends_of_task",
+    "write_output",
     "write_report",
 ]
-
-#: Where GitHub Actions names the file that becomes the job's summary.
-STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
-
-
-def append_step_summary(
-    reports: Sequence[VariantReport], environ: Mapping[str, str], comparison: Comparison | None = None
-) -> None:
-    """Add the report to the CI job's summary, if there is one. Raises SettingError if its file cannot be written."""
-    if any(report.summaries or report.gates for report in reports):
-        append_lines([step_summary(reports, comparison)], environ)
-
-
-def append_lines(lines: Sequence[str], environ: Mapping[str, str]) -> None:
-    """Add Markdown to the CI job's summary, if there is one. Raises SettingError if its file cannot be written."""
-    path = environ.get(STEP_SUMMARY)
-    if not path:
-        return
-    try:
-        with Path(path).open("a", encoding="utf-8") as file:
-            file.write("\n".join(lines))
-    except OSError as error:
-        raise SettingError(f"environment variable {STEP_SUMMARY}: cannot write {path!r}: {error.strerror}") from None

@@ -1,4 +1,4 @@
-"""What the terminal and the job summary say at the end: tables, gates, and what a reader of the numbers must know."""
+"""The end of a run in lines: tables, gates and notes for the terminal, and as Markdown for the summary of a CI job."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import html
 from collections import Counter
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
+from pathlib import Path
 from typing import Protocol
 
-from pytest_llmeval._report.checkpoints import Comparison
-from pytest_llmeval._report.checkpoints import comparison_notes
-from pytest_llmeval._report.checkpoints import comparison_table
-from pytest_llmeval._report.table import Children
-from pytest_llmeval._report.table import is_group
+from pytest_llmeval._errors import SettingError
+from pytest_llmeval._plain import listed
+from pytest_llmeval._report.model_comparison import ModelComparison
+from pytest_llmeval._report.model_comparison import comparison_notes
+from pytest_llmeval._report.model_comparison import comparison_table
+from pytest_llmeval._report.model_report import GateLine
+from pytest_llmeval._report.model_report import ModelReport
 from pytest_llmeval._report.table import result_table
-from pytest_llmeval._results import Summary
-from pytest_llmeval._verdicts import Verdict
 
 
-class Writer(Protocol):
+class ReportWriter(Protocol):
     """The two methods of pytest's terminal reporter that a report needs."""
 
     def write_line(self, line: str, **markup: bool) -> None: ...
@@ -29,38 +29,7 @@ class Writer(Protocol):
     def write_sep(self, sep: str, title: str | None = None, **markup: bool) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class GateLine:
-    """A selected gate and what became of it; without a verdict it was not judged, and `why` says why not, if known."""
-
-    nodeid: str
-    verdict: Verdict | None
-    why: str | None = None
-
-    @property
-    def outcome(self) -> str:
-        return "not judged" if self.verdict is None else self.verdict.outcome
-
-    @property
-    def sentence(self) -> str:
-        if self.verdict is None:
-            return self.why or "the run ended before it was judged"
-        return self.verdict.sentence
-
-
-@dataclass(frozen=True, slots=True)
-class VariantReport:
-    """What one model scored. `answered` docs have a right or wrong answer, `wrong` of them a wrong one."""
-
-    name: str
-    summaries: Sequence[Summary]
-    children: Children = field(default_factory=dict)
-    gates: Sequence[GateLine] = ()
-    answered: int = 0
-    wrong: int = 0
-
-
-#: Outcome -> how its lines look. The order is that of the lines.
+#: Outcome of a gate -> the markup of its lines. The order is that of the lines.
 MARKUP: dict[str, dict[str, bool]] = {
     "failed": {"red": True},
     "not judged": {"yellow": True},
@@ -68,25 +37,34 @@ MARKUP: dict[str, dict[str, bool]] = {
     "passed": {"green": True},
 }
 
-#: How many tasks a note names before it only counts them.
-_NAMED = 5
+#: The environment variable in which GitHub Actions names the file that becomes the job's summary.
+STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
 def write_report(
-    writer: Writer, reports: Sequence[VariantReport], verbosity: int = 0, comparison: Comparison | None = None
+    writer: ReportWriter,
+    reports: Sequence[ModelReport],
+    verbosity: int = 0,
+    comparison: ModelComparison | None = None,
 ) -> None:
-    """One section a model; if they can be compared, one for all instead, and theirs only with ``-v``.
+    """Write one section per model; if they can be compared, one for all instead, and theirs only with ``-v``.
 
     ``-v`` adds gates that passed, ``-q`` leaves out notes, ``-qq`` all but failed gates.
     """
-    if comparison is not None:
-        _write_comparison(writer, comparison, verbosity)
+    if comparison is not None and verbosity >= -1:
+        writer.write_sep("=", f"llmeval: {len(comparison.models)} models")
+        _write_tables(writer, [comparison_table(comparison, everything=verbosity > 0)])
+        for line in comparison_notes(comparison, everything=verbosity > 0) if verbosity >= 0 else ():
+            writer.write_line(line)
     together = comparison is not None and verbosity <= 0
     for report in reports:
         if verbosity >= -1 and report.summaries and not together:
             writer.write_sep("=", f"llmeval: {report.name}" if report.name else "llmeval")
             _write_tables(writer, tables(report))
-        _write_gates(writer, report.gates, verbosity)
+        outcomes = {"failed"} if verbosity < -1 else set(MARKUP) if verbosity > 0 else set(MARKUP) - {"passed"}
+        for gate in [gate for gate in in_order(report.gates) if gate.outcome in outcomes]:
+            # Not "FAILED ...": scripts count pytest's own lines of that form.
+            writer.write_line(f"gate {gate.outcome}: {gate.nodeid}: {gate.sentence}", **MARKUP[gate.outcome])
         if verbosity >= 0 and not together:
             for line in notes(report):
                 writer.write_line(line)
@@ -95,116 +73,114 @@ def write_report(
             writer.write_line(line)
 
 
-def _write_comparison(writer: Writer, comparison: Comparison, verbosity: int) -> None:
-    if verbosity < -1:
-        return
-    writer.write_sep("=", f"llmeval: {len(comparison.models)} models")
-    _write_tables(writer, [comparison_table(comparison, everything=verbosity > 0)])
-    for line in comparison_notes(comparison, everything=verbosity > 0) if verbosity >= 0 else ():
-        writer.write_line(line)
-
-
-def _write_gates(writer: Writer, gates: Sequence[GateLine], verbosity: int) -> None:
-    outcomes = {"failed"} if verbosity < -1 else set(MARKUP) if verbosity > 0 else set(MARKUP) - {"passed"}
-    for gate in [gate for outcome in MARKUP if outcome in outcomes for gate in gates if gate.outcome == outcome]:
-        # Not "FAILED ...": scripts count pytest's own lines of that form.
-        writer.write_line(f"gate {gate.outcome}: {gate.nodeid}: {gate.sentence}", **MARKUP[gate.outcome])
-
-
-def _write_tables(writer: Writer, tables: Iterable[str]) -> None:
+def _write_tables(writer: ReportWriter, tables: Iterable[str]) -> None:
     for table in tables:
         for line in table.split("\n"):
             writer.write_line(line)
         writer.write_line("")
 
 
-def tables(report: VariantReport) -> Iterator[str]:
-    """The table of all results and, if groups aggregate something, the one of groups."""
+def tables(report: ModelReport) -> Iterator[str]:
+    """Return the table of all results and, if groups aggregate something, the one of groups."""
     yield result_table(report.summaries, report.children)
-    if any(is_group(summary) and summary.values for summary in report.summaries):
+    if any(group.summary.values for group in report.groups):
         yield result_table(report.summaries, report.children, groups_only=True)
 
 
-def notes(report: VariantReport) -> Iterator[str]:
-    """Counts of gates and wrong answers, then everything that qualifies the numbers."""
+def in_order(gates: Iterable[GateLine]) -> list[GateLine]:
+    """Return the gates by outcome, failed ones first."""
+    order = list(MARKUP)
+    return sorted(gates, key=lambda gate: order.index(gate.outcome))
+
+
+def notes(report: ModelReport) -> Iterator[str]:
+    """Return the counts of gates and wrong answers, then everything that qualifies the numbers."""
     if report.gates:
         counts = Counter(gate.outcome for gate in report.gates)
         yield "gates: " + ", ".join(f"{counts[outcome]} {outcome}" for outcome in MARKUP if counts[outcome])
-    if report.answered:
-        yield f"wrong answers: {report.wrong:,} of {report.answered:,}"
-    tasks = [summary for summary in report.summaries if not is_group(summary)]
-    for sentence, stopped in (("evaluated on a part of the docs", False), ("stopped early, all gates proven", True)):
-        parts = [
-            f"{task.name} {'on ' * stopped}{task.n:,} of {task.n_total:,}{' docs' * stopped}"
-            for task in tasks
-            if task.n + task.errors < task.n_total and task.stopped_early is stopped
-        ]
-        if parts:
-            yield f"{sentence}: {_named(parts)}"
-    yield from _told(report.summaries)
-
-
-def shared_notes(reports: Sequence[VariantReport]) -> Iterator[str]:
-    """The notes of several models: each that all of them have once, others with the names of theirs."""
-    told: dict[str, list[str]] = {}
-    for report in reports:
-        for line in notes(report):
-            told.setdefault(line, []).append(report.name)
-    for line, names in told.items():
-        yield line if len(names) == len(reports) else f"{', '.join(names)}: {line}"
-
-
-def _told(summaries: Iterable[Summary]) -> Iterator[str]:
-    """What summaries say of their numbers. A sentence that several end in a count, or share, is told once."""
+    judged = Counter(result.correct for task in report.tasks for result in task.data.results)
+    if answered := judged[True] + judged[False]:
+        yield f"wrong answers: {judged[False]:,} of {answered:,}"
+    parts = [task.summary for task in report.tasks if task.summary.n + task.summary.errors < task.summary.n_total]
+    if limited := [f"{one.name} {one.n:,} of {one.n_total:,}" for one in parts if not one.stopped_early]:
+        yield f"evaluated on a part of the docs: {listed(limited)}"
+    if stopped := [f"{one.name} on {one.n:,} of {one.n_total:,} docs" for one in parts if one.stopped_early]:
+        yield f"stopped early, all gates proven: {listed(stopped)}"
+    # A sentence that several summaries end in a count, or share, stands once.
     counted: dict[str, list[str]] = {}
     shared: dict[str, list[str]] = {}
-    for summary in summaries:
+    for summary in report.summaries:
         for note in summary.notes:
             sentence, _, count = note.rpartition(": ")
             if sentence and count.isdigit():
                 counted.setdefault(sentence, []).append(f"{summary.name} {int(count):,}")
             else:
                 shared.setdefault(note, []).append(summary.name)
-    yield from (f"{sentence}: {_named(parts)}" for sentence, parts in counted.items())
-    yield from (f"{_named(names)}: {note}" for note, names in shared.items())
+    yield from (f"{sentence}: {listed(counts)}" for sentence, counts in counted.items())
+    yield from (f"{listed(names)}: {note}" for note, names in shared.items())
 
 
-def step_summary(reports: Sequence[VariantReport], comparison: Comparison | None = None) -> str:
-    """The report as Markdown, for the summary of a CI job."""
-    if comparison is not None:
-        return "\n".join(_markdown_of_several(reports, comparison))
-    return "\n".join(line for report in reports for line in _markdown(report))
+def model_lines(report: ModelReport) -> Iterator[str]:
+    """Return what a model used, which engines served it, and why faster ones were refused, as far as it says."""
+    if report.usage:
+        memory = report.usage.get("peak_memory", 0) / 2**30
+        yield f"{report.name}: {report.usage.get('tokens', 0):,} tokens read, peak memory {memory:.2f} GiB"
+    engines = [f"{report.engine[what]} for {what}" for what in ("scoring", "generation") if report.engine.get(what)]
+    if engines:
+        yield f"{report.name}: engine: {', '.join(engines)}"
+    for name, reason in report.engine.get("refused", {}).items():
+        yield f"{report.name}: engine: {name} refused: {reason}"
 
 
-def _markdown(report: VariantReport) -> Iterator[str]:
-    yield f"## llmeval: {report.name}\n" if report.name else "## llmeval\n"
-    for table in tables(report):
-        yield f"{table}\n"
-    yield from _markdown_of_gates(report.gates)
-    yield from (f"- {line}" for line in notes(report))
-    yield ""
-
-
-def _markdown_of_gates(gates: Iterable[GateLine]) -> Iterator[str]:
-    for gate in sorted(gates, key=lambda gate: list(MARKUP).index(gate.outcome)):
-        yield f"- **{gate.outcome}** `{gate.nodeid}`: {gate.sentence}"
-
-
-def _markdown_of_several(reports: Sequence[VariantReport], comparison: Comparison) -> Iterator[str]:
-    """What was compared and judged; the tables of each model folded away."""
-    yield f"## llmeval: {len(comparison.models)} models\n"
-    yield f"{comparison_table(comparison, everything=False)}\n"
-    yield from (f"- {line}" for line in comparison_notes(comparison, everything=False))
-    yield from _markdown_of_gates(gate for report in reports for gate in report.gates)
-    yield from (f"- {line}" for line in shared_notes(reports))
-    yield ""
+def shared_notes(reports: Sequence[ModelReport]) -> Iterator[str]:
+    """Return the notes of several models: those that all have once, the others after the names of their models."""
+    names: dict[str, list[str]] = {}
     for report in reports:
-        yield f"<details><summary>{html.escape(report.name)}</summary>\n"
-        yield from (f"{table}\n" for table in tables(report))
-        yield "</details>\n"
+        for line in notes(report):
+            names.setdefault(line, []).append(report.name)
+    for line, own in names.items():
+        yield line if len(own) == len(reports) else f"{listed(own)}: {line}"
 
 
-def _named(parts: Sequence[str]) -> str:
-    """The first tasks by name, the others as their number."""
-    more = f", and {len(parts) - _NAMED} more" if len(parts) > _NAMED else ""
-    return ", ".join(parts[:_NAMED]) + more
+def step_summary(reports: Sequence[ModelReport], comparison: ModelComparison | None = None) -> str:
+    """Return the report as Markdown; the tables of models that are compared are folded away."""
+    lines: list[str] = []
+    if comparison is None:
+        for report in reports:
+            lines.append(f"## llmeval: {report.name}\n" if report.name else "## llmeval\n")
+            lines += [f"{table}\n" for table in tables(report)]
+            lines += [*_gate_items(report.gates), *(f"- {line}" for line in notes(report)), ""]
+        return "\n".join(lines)
+    lines.append(f"## llmeval: {len(comparison.models)} models\n")
+    lines.append(f"{comparison_table(comparison, everything=False)}\n")
+    lines += [f"- {line}" for line in comparison_notes(comparison, everything=False)]
+    lines += _gate_items(gate for report in reports for gate in report.gates)
+    lines += [*(f"- {line}" for line in shared_notes(reports)), ""]
+    for report in reports:
+        lines.append(f"<details><summary>{html.escape(report.name)}</summary>\n")
+        lines += [*(f"{table}\n" for table in tables(report)), "</details>\n"]
+    return "\n".join(lines)
+
+
+def _gate_items(gates: Iterable[GateLine]) -> list[str]:
+    return [f"- **{gate.outcome}** `{gate.nodeid}`: {gate.sentence}" for gate in in_order(gates)]
+
+
+def append_step_summary(
+    reports: Sequence[ModelReport], environ: Mapping[str, str], comparison: ModelComparison | None = None
+) -> None:
+    """Add the report to the CI job's summary, if there is one. Raises SettingError if its file cannot be written."""
+    if environ.get(STEP_SUMMARY) and any(report.summaries or report.gates for report in reports):
+        append_lines([step_summary(reports, comparison)], environ)
+
+
+def append_lines(lines: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Add Markdown to the CI job's summary, if there is one. Raises SettingError if its file cannot be written."""
+    path = environ.get(STEP_SUMMARY)
+    if not path:
+        return
+    try:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write("\n".join(lines))
+    except OSError as error:
+        raise SettingError(f"environment variable {STEP_SUMMARY}: cannot write {path!r}: {error.strerror}") from None

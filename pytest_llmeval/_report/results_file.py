@@ -1,7 +1,4 @@
-"""The lines of a sample file: every doc once for each filter.
-
-The content of a results file.
-"""
+"""The contents of result and sample files: all numbers and settings of one model, and its docs once per filter."""
 
 from __future__ import annotations
 
@@ -10,46 +7,50 @@ import re
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
-from importlib import metadata
+from collections.abc import Sequence
 from typing import Any
 
-from pytest_llmeval._output_types import OUTPUT_TYPES
 from pytest_llmeval._plain import hash_of
 from pytest_llmeval._plain import json_text
 from pytest_llmeval._plain import texts
+from pytest_llmeval._plain import version_of as package_version
 from pytest_llmeval._prompts import overrides_of
 from pytest_llmeval._prompts import written_kwargs
-from pytest_llmeval._report.run import GroupRun
-from pytest_llmeval._report.run import Run
-from pytest_llmeval._report.run import TaskRun
+from pytest_llmeval._report.model_report import ModelReport
+from pytest_llmeval._report.model_report import RunFacts
+from pytest_llmeval._report.model_report import TaskReport
 from pytest_llmeval._report.table import version_of
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Summary
 from pytest_llmeval._settings import Settings
-from pytest_llmeval._verdicts import Verdict
+from pytest_llmeval._task import NOTHING
 
 
-def sample_rows(run: TaskRun) -> Iterator[dict[str, Any]]:
-    """All docs of the first filter in their order, then those of the next.
+#: Version of the block `pytest_llmeval`.
+FORMAT_VERSION = 1
 
-    Docs that could not be evaluated have no line; the results file says why, under `pytest_llmeval`.
+#: The seeds that lm_eval sets for random, numpy and torch, and that its results state.
+RANDOM_SEED, OTHER_SEED = 0, 1234
+
+PACKAGE = "pytest-llmeval-harness"
+
+_UNSAFE_IN_NAMES = re.compile(r'["<>:/|\\?*\[\]]+')
+
+
+def sample_rows(results: Iterable[DocResult]) -> Iterator[dict[str, Any]]:
+    """Return the lines of a sample file: all docs of the first filter in their order, then those of the next.
+
+    Docs that could not be evaluated have no line; the results file says why, in the block `pytest_llmeval`.
     """
-    kept = [
-        result for result in sorted(run.results, key=lambda result: result.doc) if result.sample and not result.error
-    ]
+    kept = [one for one in sorted(results, key=lambda one: one.doc) if one.sample and not one.error]
     for filter_name in dict.fromkeys(name for result in kept for name in result.scores):
         for result in kept:
             if filter_name in result.scores:
                 yield _row(result, filter_name, result.sample or {})
 
 
-def task_hash(run: TaskRun) -> str | None:
-    """One hash over the docs, prompts and targets of a task; None without samples."""
-    hashes = [row["doc_hash"] + row["prompt_hash"] + row["target_hash"] for row in sample_rows(run)]
-    return hash_of("".join(hashes)) if hashes else None
-
-
 def _row(result: DocResult, filter_name: str, sample: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one line. The lists of `sample` run over the doc's distinct requests, `resps` also over repeats."""
     scores, target = result.scores[filter_name], str(sample["target"])
     return {
         "doc_id": result.doc,
@@ -70,74 +71,79 @@ def _row(result: DocResult, filter_name: str, sample: Mapping[str, Any]) -> dict
     }
 
 
-#: Version of the block `pytest_llmeval`.
-FORMAT_VERSION = 1
-
-#: The seeds that the peer sets for random, numpy and torch, and that its results state.
-RANDOM_SEED, OTHER_SEED = 0, 1234
-
-PACKAGE = "pytest-llmeval-harness"
-
-_UNSAFE_IN_NAMES = re.compile(r'["<>:/|\\?*\[\]]+')
-
-
-def result_dict(run: Run) -> dict[str, Any]:
-    """All numbers and settings of one model, in the peer's keys and order."""
-    summaries = [task.summary for task in run.tasks] + [group.summary for group in run.groups]
-    hashes = {task.task.name: task_hash(task) for task in run.tasks}
+def result_dict(report: ModelReport, run: RunFacts) -> dict[str, Any]:
+    """Return all numbers and settings of one model, in lm_eval's keys and order."""
+    numbers = {task.summary.name: _task_numbers(task.summary) for task in report.tasks}
+    numbers |= {group.summary.name: _group_numbers(group.summary) for group in report.groups}
+    groups = {group.summary.name: numbers[group.summary.name] for group in report.groups if group.summary.values}
+    shots = {one.name: one.num_fewshot for one in report.summaries if one.num_fewshot is not None}
+    hashes = {task.summary.name: _task_hash(task.data.results) for task in report.tasks}
+    errors = {
+        task.summary.name: {one.doc: one.error for one in task.data.results if one.error is not None}
+        for task in report.tasks
+    }
     return {
-        **_numbers(run),
-        "group_subtasks": {group.summary.name: list(group.members) for group in run.groups},
-        "configs": _sorted({task.task.name: _config_of(task, run.settings) for task in run.tasks}),
-        "versions": _sorted({summary.name: version_of(summary) for summary in summaries}),
-        "n-shot": _sorted({s.name: s.num_fewshot for s in summaries if s.num_fewshot is not None}),
-        "higher_is_better": _sorted(_directions(run)),
+        "results": numbers,
+        **({"groups": groups} if groups else {}),
+        "group_subtasks": {name: list(members) for name, members in report.children.items()},
+        "configs": _sorted({task.summary.name: _config_of(task, run.settings) for task in report.tasks}),
+        "versions": _sorted({one.name: version_of(one) for one in report.summaries}),
+        "n-shot": _sorted(shots),
+        "higher_is_better": _sorted(_directions(report)),
         "n-samples": {
-            task.task.name: {"original": task.summary.n_total, "effective": _scored(task.summary)} for task in run.tasks
+            task.summary.name: {"original": task.summary.n_total, "effective": _scored(task.summary)}
+            for task in report.tasks
         },
-        "config": _settings(run),
+        "config": _settings(report, run),
         "git_hash": run.git_hash,
         "date": run.started,
         **_environment(),
-        **run.tokenizer_info,
+        **report.facts.get("tokenizer", NOTHING),
         "task_hashes": {name: value for name, value in hashes.items() if value is not None},
-        **_model(run),
+        **_model(report, run.settings),
         "total_evaluation_time_seconds": str(run.seconds),
         "pytest_llmeval": {
             "format": FORMAT_VERSION,
-            "variant": run.variant,
-            "errors": _errors(run.tasks),
-            "usage": dict(run.usage),
+            "variant": report.id,
+            "errors": {name: found for name, found in errors.items() if found},
+            "usage": dict(report.usage),
+            "engine": dict(report.engine),
             "stopped_early": {
-                task.task.name: {"docs": task.summary.n, "docs_total": task.summary.n_total}
-                for task in run.tasks
+                task.summary.name: {"docs": task.summary.n, "docs_total": task.summary.n_total}
+                for task in report.tasks
                 if task.summary.stopped_early
             },
-            "gates": {nodeid: _verdict(verdict) for nodeid, verdict in run.verdicts.items()},
+            "gates": {
+                gate.nodeid: {
+                    "outcome": gate.verdict.outcome,
+                    "sentence": gate.verdict.sentence,
+                    "numbers": dict(gate.verdict.numbers),
+                }
+                for gate in report.gates
+                if gate.verdict is not None
+            },
         },
     }
 
 
 def sanitized(name: str) -> str:
-    """A model's name as the name of a folder, by the peer's rule; never one that leads elsewhere."""
+    """Return a model's name as the name of a folder, by lm_eval's rule; never one that leads elsewhere."""
     safe = _UNSAFE_IN_NAMES.sub("__", name)
     return safe if safe.strip(". ") else "__"
 
 
-def _numbers(run: Run) -> dict[str, Any]:
-    groups = {group.summary.name: _group_numbers(group) for group in run.groups}
-    tasks = {task.task.name: _task_numbers(task) for task in run.tasks}
-    aggregated = {group.summary.name: groups[group.summary.name] for group in run.groups if group.summary.values}
-    return {"results": {**tasks, **groups}, **({"groups": aggregated} if aggregated else {})}
+def _task_hash(results: Sequence[DocResult]) -> str | None:
+    """Return one hash over the docs, prompts and targets of a task; None without samples."""
+    hashes = [row["doc_hash"] + row["prompt_hash"] + row["target_hash"] for row in sample_rows(results)]
+    return hash_of("".join(hashes)) if hashes else None
 
 
-def _task_numbers(run: TaskRun) -> dict[str, Any]:
-    name = run.task.name
-    return {"name": name, "alias": run.summary.display_name, "sample_len": _scored(run.summary), **_values(run.summary)}
+def _task_numbers(summary: Summary) -> dict[str, Any]:
+    head = {"name": summary.name, "alias": summary.display_name, "sample_len": _scored(summary)}
+    return {**head, **_values(summary)}
 
 
-def _group_numbers(run: GroupRun) -> dict[str, Any]:
-    summary = run.summary
+def _group_numbers(summary: Summary) -> dict[str, Any]:
     numbers: dict[str, Any] = {"alias": summary.display_name, "name": summary.name}
     if summary.values:
         counts = {value.key: value.n for value in summary.values}
@@ -154,23 +160,23 @@ def _values(summary: Summary) -> dict[str, Any]:
 
 
 def _scored(summary: Summary) -> int:
-    """Docs that gave a value to some metric."""
+    """Return the number of docs that gave a value to some metric."""
     return max((value.n for value in summary.values), default=summary.n)
 
 
-def _config_of(run: TaskRun, settings: Settings) -> dict[str, Any]:
-    """The task's YAML as it was used, and where it is written."""
-    task = run.task
-    used: dict[str, Any] = {"num_fewshot": run.summary.num_fewshot or 0}
-    if OUTPUT_TYPES[task.output_type].generates:
+def _config_of(report: TaskReport, settings: Settings) -> dict[str, Any]:
+    """Return the task's YAML as it was used, and where it is written."""
+    task = report.data.task
+    used: dict[str, Any] = {"num_fewshot": report.summary.num_fewshot or 0}
+    if task.output_type == "generate_until":
         used["generation_kwargs"] = written_kwargs(task, settings)
     return {**task.config, **used, "metadata": {**task.config.get("metadata", {}), "config_source": str(task.path)}}
 
 
-def _directions(run: Run) -> dict[str, dict[str, bool | None]]:
-    """Task or group -> metric -> whether higher is better; None where the tasks of a group do not agree."""
-    found = {task.task.name: {v.metric: v.higher_is_better for v in task.summary.values} for task in run.tasks}
-    for group in run.groups:
+def _directions(report: ModelReport) -> dict[str, dict[str, bool | None]]:
+    """Return, by task or group and metric, if higher is better; None if the tasks of a group disagree."""
+    found = {task.summary.name: {v.metric: v.higher_is_better for v in task.summary.values} for task in report.tasks}
+    for group in report.groups:
         merged: dict[str, bool | None] = {}
         for leaf in group.summary.tasks:
             for metric, higher in found.get(leaf, {}).items():
@@ -180,13 +186,13 @@ def _directions(run: Run) -> dict[str, dict[str, bool | None]]:
     return found
 
 
-def _settings(run: Run) -> dict[str, Any]:
+def _settings(report: ModelReport, run: RunFacts) -> dict[str, Any]:
     settings = run.settings
-    pairs = [f"pretrained={run.spec or run.model}", *([run.model_args] if run.model_args else [])]
+    pairs = [f"pretrained={report.spec or report.file_name}", *([run.model_args] if run.model_args else [])]
     return {
-        "model": _source(run),
+        "model": _source(report),
         "model_args": ",".join(pairs),
-        **run.model_info,
+        **{name: value for name, value in report.facts.get("model", NOTHING).items() if name != "engine"},
         "batch_size": None,
         "batch_sizes": [],
         "device": None,
@@ -201,55 +207,38 @@ def _settings(run: Run) -> dict[str, Any]:
     }
 
 
-def _source(run: Run) -> str:
-    """The peer's name for the kind of model: a scheme, ``hf`` for folders and hub ids, else a custom object."""
-    if not run.spec:
+def _source(report: ModelReport) -> str:
+    """Return lm_eval's name for the kind of model: a scheme, ``hf`` for folders and hub ids, else a custom object."""
+    if not report.spec:
         return "CUSTOM"
-    scheme = re.match(r"([a-z][a-z0-9_+.-]+):", run.spec)
+    scheme = re.match(r"([a-z][a-z0-9_+.-]+):", report.spec)
     return scheme[1] if scheme else "hf"
 
 
 def _environment() -> dict[str, Any]:
-    versions = {name: _version(name) for name in (PACKAGE, "torch", "transformers", "datasets")}
-    listed = "\n".join(f"{name}: {version}" for name, version in versions.items())
-    python = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
+    versions = {name: package_version(name) or "N/A" for name in (PACKAGE, "torch", "transformers", "datasets")}
+    lines = [f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"]
+    lines += [f"{name}: {version}" for name, version in versions.items()]
     return {
-        "pretty_env_info": f"{python}\n{listed}",
+        "pretty_env_info": "\n".join(lines),
         "transformers_version": versions["transformers"],
         "lm_eval_version": f"{PACKAGE} {versions[PACKAGE]}",
         "upper_git_hash": None,
     }
 
 
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "N/A"
-
-
-def _model(run: Run) -> dict[str, Any]:
-    settings = run.settings
+def _model(report: ModelReport, settings: Settings) -> dict[str, Any]:
+    template = report.facts.get("chat_template") if settings.chat_template else None
     return {
-        "model_source": _source(run),
-        "model_name": run.model,
-        "model_name_sanitized": sanitized(run.model),
+        "model_source": _source(report),
+        "model_name": report.file_name,
+        "model_name_sanitized": sanitized(report.file_name),
         "system_instruction": settings.system,
         "system_instruction_sha": hash_of(settings.system) if settings.system else None,
         "fewshot_as_multiturn": settings.fewshot_multiturn,
-        "chat_template": run.chat_template,
-        "chat_template_sha": hash_of(run.chat_template) if run.chat_template else None,
+        "chat_template": template,
+        "chat_template_sha": hash_of(template) if template else None,
     }
-
-
-def _errors(tasks: Iterable[TaskRun]) -> dict[str, dict[int, str]]:
-    """Task -> doc -> why it could not be evaluated."""
-    found = {task.task.name: {r.doc: r.error for r in task.results if r.error is not None} for task in tasks}
-    return {name: errors for name, errors in found.items() if errors}
-
-
-def _verdict(verdict: Verdict) -> dict[str, Any]:
-    return {"outcome": verdict.outcome, "sentence": verdict.sentence, "numbers": dict(verdict.numbers)}
 
 
 def _sorted(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,198 +1,99 @@
-"""Markdown tables laid out as lm-evaluation-harness prints them.
+"""Markdown tables of results: tasks and groups as rows with the columns of lm-evaluation-harness, or models as columns.
 
-The layout is that of pytablewriter, which it prints with: a column of numbers is set to the right and gets as
-many decimals as its most precise number needs (``0.25`` and ``0.3333`` become ``0.2500`` and ``0.3333``), a column
-that holds a text is set to the left, wide characters count as two.
-
->>> print(markdown_table(("Tasks", "Value"), [("a", "0.2500"), ("b", "1.0000")], numbers={1}))
-|Tasks|Value|
-|-----|----:|
-|a    | 0.25|
-|b    | 1.00|
-
-Tasks and groups as rows: the tables that lm-evaluation-harness prints at the end of a run.
+>>> print(markdown_table(("Tasks", "Value"), [("a", "0.2500"), ("b", "12.0000")], right={1}))
+|Tasks|  Value|
+|-----|------:|
+|a    | 0.2500|
+|b    |12.0000|
 """
 
 from __future__ import annotations
 
-import math
 import unicodedata
-from collections import Counter
 from collections.abc import Collection
 from collections.abc import Iterator
-from collections.abc import Mapping
 from collections.abc import Sequence
-from dataclasses import dataclass
-from decimal import Decimal
-from decimal import InvalidOperation
-from typing import Literal
-from typing import TypeAlias
 
+from pytest_llmeval._report.model_report import Children
 from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
 
 
-Kind: TypeAlias = Literal["text", "blank", "integer", "real", "nan", "infinity"]
+ARROWS = {True: "↑", False: "↓", None: ""}
 
-NUMBERS = frozenset({"integer", "real", "nan", "infinity"})
-
-_MIN_WIDTH = 3
+_LEAST_WIDTH = 3
 
 
-@dataclass(frozen=True, slots=True)
-class _Cell:
-    kind: Kind
-    text: str
-    number: Decimal = Decimal(0)
-
-
-def markdown_table(
-    headers: Sequence[str], rows: Sequence[Sequence[str | int | float]], *, numbers: Collection[int] = ()
-) -> str:
-    """The table as lines, without a line end after the last.
-
-    `numbers` are the columns in which a cell that reads as a number is one; all other columns hold text.
-    """
-    columns = [_column(header, [row[i] for row in rows], i in numbers) for i, header in enumerate(headers)]
-    return "\n".join("|" + "|".join(cells) + "|" for cells in zip(*columns, strict=True))
-
-
-def _column(header: str, values: Sequence[str | int | float], numeric: bool) -> list[str]:
-    """Header, rule and cells, all padded to one width."""
-    cells = _typed(values) if numeric else [_Cell("text", str(value)) for value in values]
-    kinds: set[Kind] = {cell.kind for cell in cells}
-    as_reals = _is_real(kinds)
-    to_right = as_reals or kinds in ({"integer"}, {"integer", "blank"})
-    places = max((_decimals(cell) for cell in cells if cell.kind in ("integer", "real")), default=0)
-    texts = [_shown(cell, places, as_reals).replace("\r\n", " ").replace("\n", " ") for cell in cells]
-    width = max(_MIN_WIDTH, *(_width(text) for text in (header, *texts)))
-    rule = "-" * (width - 1) + ":" if to_right else "-" * width
-    sides = [to_right or ("text" in kinds and cell.kind in ("integer", "real")) for cell in cells]
-    return [
-        _centered(header, width),
-        rule,
-        *(_padded(text, width, side) for text, side in zip(texts, sides, strict=True)),
-    ]
-
-
-def _typed(values: Sequence[str | int | float]) -> list[_Cell]:
-    """Cells of a column, from the top: once most are texts, what reads as a number stays the text that it is."""
-    cells: list[_Cell] = []
-    seen: Counter[Kind] = Counter()
-    for value in values:
-        mostly_text = bool(seen) and seen.most_common(1)[0][0] == "text"
-        kept = mostly_text and isinstance(value, str) and value.strip()
-        cell = _Cell("text", str(value)) if kept else _cell(value)
-        seen[cell.kind] += 1
-        cells.append(cell)
-    return cells
-
-
-def _cell(value: str | int | float) -> _Cell:
-    text = str(value)
-    if not text.strip():
-        return _Cell("blank", text)
-    try:
-        number = Decimal(text.strip())
-    except InvalidOperation:
-        return _Cell("text", text)
-    if number.is_nan():
-        return _Cell("nan", "NaN")
-    if number.is_infinite():
-        return _Cell("infinity", str(number))
-    # A negative zero is shown as zero.
-    return _Cell("integer" if number == number.to_integral_value() else "real", text, number or Decimal(0))
-
-
-def _is_real(kinds: set[Kind]) -> bool:
-    """Whether a column is one of reals; one that holds nothing but integers and blanks is not."""
-    if not kinds <= NUMBERS | {"blank"}:
-        return False
-    return kinds == {"real"} or len(kinds - {"integer"}) >= 2 or len(kinds - {"blank"}) >= 2
-
-
-def _decimals(cell: _Cell) -> int:
-    return 0 if cell.kind == "integer" else len(str(abs(float(cell.number))).partition(".")[2])
-
-
-def _shown(cell: _Cell, places: int, as_reals: bool) -> str:
-    if cell.kind == "real" or (cell.kind == "integer" and as_reals):
-        return f"{cell.number:.{places}f}"
-    return str(int(cell.number)) if cell.kind == "integer" else cell.text
+def markdown_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> str:
+    """Return the table without a line end after the last line. The columns in `right` are set to the right."""
+    columns = []
+    for place, cells in enumerate(zip(headers, *rows, strict=True)):
+        texts = [" ".join(cell.split("\n")).replace("|", r"\|") for cell in cells]
+        width = max(_LEAST_WIDTH, *map(_width, texts))
+        spaces = [" " * (width - _width(text)) for text in texts]
+        if place in right:
+            head, *padded = (space + text for space, text in zip(spaces, texts, strict=True))
+            columns.append([head, "-" * (width - 1) + ":", *padded])
+        else:
+            head, *padded = (text + space for space, text in zip(spaces, texts, strict=True))
+            columns.append([head, "-" * width, *padded])
+    return "\n".join(f"|{'|'.join(line)}|" for line in zip(*columns, strict=True))
 
 
 def _width(text: str) -> int:
+    """Return the number of terminal columns of a text: wide characters take two."""
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
-def _padded(text: str, width: int, to_right: bool) -> str:
-    space = " " * (width - _width(text))
-    escaped = text.replace("|", r"\|")
-    return space + escaped if to_right else escaped + space
-
-
-def _centered(text: str, width: int) -> str:
-    space = width - _width(text)
-    return " " * (space // 2) + text.replace("|", r"\|") + " " * math.ceil(space / 2)
-
-
-#: Name of a group -> names of its direct members, tasks or groups.
-Children = Mapping[str, Sequence[str]]
-
-ARROWS = {True: "↑", False: "↓", None: ""}
-
-#: What stands for a missing version: of a task, of a group.
-NO_TASK_VERSION, NO_GROUP_VERSION = "Yaml", "N/A"
-
-_NUMBER_COLUMNS = (1, 3, 6, 8)
-
-
 def result_table(summaries: Sequence[Summary], children: Children, *, groups_only: bool = False) -> str:
-    """All results, each group above its members and these indented; or the groups alone.
+    """Return the table of all results, each group above its members and these indented; or of the groups alone.
 
-    Equal to what the peer prints for the same numbers, but that it prints a negative infinity as ``Infinity``.
-    A group that aggregates nothing has no row.
+    The cells are those that lm-evaluation-harness prints for the same numbers; all numbers have four decimals. A group
+    that aggregates nothing has no row.
     """
-    shown = {
-        summary.name: summary for summary in summaries if not groups_only or (is_group(summary) and summary.values)
-    }
+    shown = {one.name: one for one in summaries if not groups_only or (one.tasks and one.values)}
     depths, order = hierarchy(children, shown)
     rows = [row for name in order for row in _rows(shown[name], depths.get(name, 0))]
     first = "Groups" if groups_only else "Tasks"
     headers = (first, "Version", "Filter", "n-shot", "Metric", "", "Value", "", "Stderr")
-    return markdown_table(headers, rows, numbers=_NUMBER_COLUMNS)
-
-
-def is_group(summary: Summary) -> bool:
-    return bool(summary.tasks)
+    return markdown_table(headers, rows, right={1, 3, 6, 8})
 
 
 def version_of(summary: Summary) -> str | int | float:
-    """The version as the peer reports it: a task's as written, a group's as text."""
-    if is_group(summary):
-        return NO_GROUP_VERSION if summary.version is None else str(summary.version)
-    return NO_TASK_VERSION if summary.version is None else summary.version
+    """Return the version in lm_eval's terms: of a task as written or ``Yaml``, of a group as text or ``N/A``."""
+    if summary.tasks:
+        return "N/A" if summary.version is None else str(summary.version)
+    return "Yaml" if summary.version is None else summary.version
 
 
-def _rows(summary: Summary, depth: int) -> Iterator[tuple[str | int | float, ...]]:
-    """One row a metric and filter; name and version stand in the first only."""
-    name: str | int | float = " " * depth + "- " + summary.display_name if depth else summary.display_name
-    version = version_of(summary)
-    shots = " " if summary.num_fewshot is None else str(summary.num_fewshot)
+def number_text(value: float | None) -> str:
+    """Return a number with four decimals; N/A for None, and zero for a negative zero."""
+    return "N/A" if value is None else f"{round(value, 4) + 0.0:.4f}"
+
+
+def _rows(summary: Summary, depth: int) -> Iterator[tuple[str, ...]]:
+    """Return one row per metric and filter; name and version are in the first only."""
+    # Most versions are written as 1.0, and lm_eval prints them as 1.
+    version = str(version_of(summary)).removesuffix(".0")
+    name = indented(summary.display_name, depth)
+    shots = "" if summary.num_fewshot is None else str(summary.num_fewshot)
     for value in sorted(summary.values, key=lambda value: value.key):
-        yield name, version, value.filter, shots, value.metric, *_value(value)
+        yield name, version, value.filter, shots, value.metric, *_cells(value)
         name = version = ""
 
 
-def _value(value: MetricValue) -> tuple[str, str, str, str]:
-    stderr = "   N/A" if value.stderr is None else f"{value.stderr:.4f}"
-    return ARROWS[value.higher_is_better], f"{value.value:.4f}", "±", stderr
+def _cells(value: MetricValue) -> tuple[str, ...]:
+    return ARROWS[value.higher_is_better], number_text(value.value), "±", number_text(value.stderr)
+
+
+def indented(name: str, depth: int) -> str:
+    return f"{' ' * depth}- {name}" if depth else name
 
 
 def hierarchy(children: Children, shown: Collection[str]) -> tuple[dict[str, int], list[str]]:
-    """How deep each name is indented, and the names in the order of their rows.
+    """Return the depth of each name, and the names in the order of their rows.
 
-    A member of two groups has a row under each. What no group lists comes last.
+    A member of two groups has a row under each. Names that no group lists come last.
     """
     depths: dict[str, int] = {}
     order: list[str] = []
@@ -203,8 +104,8 @@ def hierarchy(children: Children, shown: Collection[str]) -> tuple[dict[str, int
         for child in sorted(children.get(name, ())):
             visit(child, depth + 1)
 
-    listed = {child for members in children.values() for child in members}
+    members = {child for names in children.values() for child in names}
     for name in sorted(children):
-        if name not in listed:
+        if name not in members:
             visit(name, 0)
     return depths, [*order, *(name for name in sorted(shown) if name not in depths)]

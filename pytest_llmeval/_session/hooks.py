@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_llmeval._prompts import generation_kwargs
-from pytest_llmeval._report.files import prepare_output
+from pytest_llmeval._report import prepare_output
 from pytest_llmeval._session import collect
 from pytest_llmeval._session import listing
 from pytest_llmeval._session import xdist

@@ -6,8 +6,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from datetime import datetime
@@ -21,24 +21,22 @@ import pytest
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._plain import hash_of
 from pytest_llmeval._plain import json_text
-from pytest_llmeval._report import result_table
-from pytest_llmeval._report.files import _write_whole
-from pytest_llmeval._report.files import prepare_output
-from pytest_llmeval._report.files import write_output
-from pytest_llmeval._report.results_file import result_dict
-from pytest_llmeval._report.results_file import sample_rows
-from pytest_llmeval._report.run import GroupRun
-from pytest_llmeval._report.run import Run
-from pytest_llmeval._report.run import TaskRun
+from pytest_llmeval._report import GateLine
+from pytest_llmeval._report import GroupReport
+from pytest_llmeval._report import ModelReport
+from pytest_llmeval._report import RunFacts
+from pytest_llmeval._report import TaskReport
+from pytest_llmeval._report import prepare_output
+from pytest_llmeval._report import result_dict
+from pytest_llmeval._report import sample_rows
+from pytest_llmeval._report import write_output
 from pytest_llmeval._results import DocResult
-from pytest_llmeval._results import Ledger
 from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
-from pytest_llmeval._session.report_data import git_hash
-from pytest_llmeval._session.report_data import runs_of
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
+from pytest_llmeval._verdicts import TaskData
 from pytest_llmeval._verdicts import Verdict
 
 
@@ -70,9 +68,24 @@ def a_summary(name: str = "t", acc: float = 0.5, stderr: float | None = 0.25, **
     return Summary(name, name, values=values, **shape)
 
 
-def a_run(*results: DocResult, model: str = "org/name", **more: Any) -> Run:
-    task = TaskRun(a_task(), a_summary(), results or (a_result(),))
-    return Run(model, [task], **{"settings": Settings(), **more})
+def task_report(task: Task, summary: Summary, results: Sequence[DocResult] = ()) -> TaskReport:
+    return TaskReport(TaskData(task, results, summary.n_total), summary)
+
+
+def group_report(summary: Summary, members: Sequence[str]) -> GroupReport:
+    return GroupReport(Group(summary.name, Path("g.yaml"), tuple(members)), summary, members)
+
+
+def a_report(*results: DocResult, model: str = "org/name", **more: Any) -> ModelReport:
+    return ModelReport(model, [task_report(a_task(), a_summary(), results or (a_result(),))], **more)
+
+
+def contents(report: ModelReport, settings: Settings | None = None, **more: Any) -> dict[str, Any]:
+    return result_dict(report, RunFacts(settings or Settings(), **more))
+
+
+def written(folder: Path, *reports: ModelReport) -> tuple[Path, ...]:
+    return write_output(folder, reports, RunFacts(Settings()), STAMP)
 
 
 # ---- the peer's own files -----------------------------------------------------------------------
@@ -200,29 +213,27 @@ def run_peer(folder: Path) -> Any:
 pytestmark = pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:.*:FutureWarning")
 
 
-def our_run(peer: Any) -> Run:
-    """The peer's numbers and samples as values of ours."""
+def our_report(peer: Any) -> ModelReport:
+    """The numbers and samples of lm_eval as a report."""
     results = peer.results
     groups = results["group_subtasks"]
     tasks = [
-        TaskRun(
+        task_report(
             peers_task(results["configs"][name], results["results"][name]["alias"]),
             our_summary(results, name, ()),
             our_results(peer.samples[name]),
         )
         for name in results["n-samples"]
     ]
-    return Run(
-        "org/name",
-        tasks,
-        Settings(limit=2, bootstrap_iters=100, fewshot_multiturn=True),
-        [
-            GroupRun(our_summary(results, name, leaves(groups, name)), groups[name])
-            for name in ("inner", "outer", "plain")
-        ],
-        spec="org/name",
-        started=results["date"],
-    )
+    inner_first = [
+        group_report(our_summary(results, name, leaves(groups, name)), groups[name])
+        for name in ("inner", "outer", "plain")
+    ]
+    return ModelReport("org/name", tasks, inner_first, spec="org/name")
+
+
+def run_facts(peer: Any) -> RunFacts:
+    return RunFacts(Settings(limit=2, bootstrap_iters=100, fewshot_multiturn=True), started=peer.results["date"])
 
 
 def peers_task(config: Mapping[str, Any], alias: str) -> Task:
@@ -281,7 +292,7 @@ OWN_WORDS = {"date", "pretty_env_info", "transformers_version", "lm_eval_version
 
 
 def test_files_equal_the_peers(peer: Any, tmp_path: Path) -> None:
-    files = write_output(tmp_path, [our_run(peer)], STAMP)
+    files = write_output(tmp_path, [our_report(peer)], run_facts(peer), STAMP)
     theirs = {path.name.rpartition("_")[0]: path for path in peer.folder.iterdir()}
     assert {path.name.rpartition("_")[0] for path in files} == set(theirs)
     assert {path.parent.name for path in files} == {peer.folder.name} == {"org__name"}
@@ -300,7 +311,7 @@ def test_files_equal_the_peers(peer: Any, tmp_path: Path) -> None:
 
 def test_a_group_has_the_directions_of_all_its_tasks(peer: Any) -> None:
     """The peer drops those of inner groups, so that its row of a group of groups has no arrow."""
-    ours, theirs = result_dict(our_run(peer))["higher_is_better"], peer.results["higher_is_better"]
+    ours, theirs = result_dict(our_report(peer), run_facts(peer))["higher_is_better"], peer.results["higher_is_better"]
     assert ours["outer"] == {**theirs["outer"], "acc_norm": True}
     assert {name: value for name, value in ours.items() if name != "outer"} == {
         name: value for name, value in theirs.items() if name != "outer"
@@ -308,21 +319,17 @@ def test_a_group_has_the_directions_of_all_its_tasks(peer: Any) -> None:
 
 
 @pytest.mark.parametrize("column", ["results", "groups"])
-def test_the_peer_prints_our_file_as_we_do(peer: Any, tmp_path: Path, column: str) -> None:
+def test_the_peer_prints_our_file_as_its_own(peer: Any, tmp_path: Path, column: str) -> None:
     from lm_eval.utils import make_table
 
-    run = our_run(peer)
-    ours = json.loads(write_output(tmp_path, [run], STAMP)[0].read_text(encoding="utf-8"))
-    summaries = [one.summary for one in (*run.tasks, *run.groups)]
-    children = {group.summary.name: group.members for group in run.groups}
-    table = result_table(summaries, children, groups_only=column == "groups")
-    assert make_table(ours, column) == table + "\n" == make_table(peer.results, column)
+    files = write_output(tmp_path, [our_report(peer)], run_facts(peer), STAMP)
+    assert make_table(json.loads(files[0].read_text(encoding="utf-8")), column) == make_table(peer.results, column)
 
 
 def test_the_peer_finds_our_files(peer: Any, tmp_path: Path) -> None:
     from lm_eval import utils
 
-    names = [path.as_posix() for path in write_output(tmp_path, [our_run(peer)], STAMP)]
+    names = [path.as_posix() for path in write_output(tmp_path, [our_report(peer)], run_facts(peer), STAMP)]
     assert utils.get_results_filenames(names) == names[:1]
     samples = utils.get_sample_results_filenames(names)
     assert samples == names[1:]
@@ -335,9 +342,8 @@ def test_the_peer_finds_our_files(peer: Any, tmp_path: Path) -> None:
 
 def test_numbers_of_tasks_and_groups() -> None:
     inner = a_summary("g", 0.75, None, version=None, tasks=("t",), num_fewshot=None)
-    found = result_dict(
-        a_run(groups=[GroupRun(inner, ["t"]), GroupRun(a_summary("h", values=(), tasks=("t",)), ["g"])])
-    )
+    outer = a_summary("h", values=(), tasks=("t",))
+    found = contents(a_report(groups=[group_report(inner, ["t"]), group_report(outer, ["g"])]))
     assert found["results"] == {
         "t": {"name": "t", "alias": "t", "sample_len": 4, "acc,none": 0.5, "acc_stderr,none": 0.25},
         "g": {
@@ -358,38 +364,37 @@ def test_numbers_of_tasks_and_groups() -> None:
 
 
 def test_groups_that_aggregate_nothing_leave_no_block() -> None:
-    assert "groups" not in result_dict(a_run())
+    assert "groups" not in contents(a_report())
 
 
 def test_directions_that_differ_are_none() -> None:
-    down = TaskRun(a_task("u"), a_summary("u", values=(MetricValue("acc", "none", 0.5, None, False, 4),)), ())
-    up = TaskRun(a_task("t"), a_summary("t"), ())
-    group = GroupRun(a_summary("g", tasks=("t", "u", "t2")), ["t", "u", "t2"])
-    third = TaskRun(a_task("t2"), a_summary("t2"), ())
-    run = Run("m", [up, down, third], Settings(), [group])
-    assert result_dict(run)["higher_is_better"]["g"] == {"acc": None}
+    down = task_report(a_task("u"), a_summary("u", values=(MetricValue("acc", "none", 0.5, None, False, 4),)))
+    up, third = task_report(a_task("t"), a_summary("t")), task_report(a_task("t2"), a_summary("t2"))
+    group = group_report(a_summary("g", tasks=("t", "u", "t2")), ["t", "u", "t2"])
+    report = ModelReport("m", [up, down, third], [group])
+    assert contents(report)["higher_is_better"]["g"] == {"acc": None}
 
 
 def test_settings_are_kept() -> None:
     settings = Settings(
-        limit=0.1, fewshot_seed=7, bootstrap_iters=10, system="Be brief.", gen_kwargs={"temperature": "0"}
+        limit=0.1,
+        fewshot_seed=7,
+        bootstrap_iters=10,
+        system="Be brief.",
+        gen_kwargs={"temperature": "0"},
+        chat_template=True,
     )
-    found = result_dict(
-        a_run(
-            settings=settings,
-            spec="./ckpt",
-            model="ckpt",
-            model_args="dtype=float32",
-            model_info={"model_dtype": "float32"},
-            tokenizer_info={"max_length": 4096},
-            chat_template="{{ messages }}",
-            seconds=1.5,
-            variant="new",
-        )
-    )
+    engine = {"scoring": "padded", "refused": {"tree": "other numbers"}}
+    facts = {
+        "model": {"model_dtype": "float32", "engine": engine},
+        "tokenizer": {"max_length": 4096},
+        "chat_template": "{{ messages }}",
+    }
+    report = a_report(spec="/tmp/ckpt", model="ckpt", facts=facts, id="new", usage={"tokens": 7})
+    found = contents(report, settings, model_args="dtype=float32", seconds=1.5)
     assert found["config"] == {
         "model": "hf",
-        "model_args": "pretrained=./ckpt,dtype=float32",
+        "model_args": "pretrained=/tmp/ckpt,dtype=float32",
         "model_dtype": "float32",
         "batch_size": None,
         "batch_sizes": [],
@@ -406,9 +411,11 @@ def test_settings_are_kept() -> None:
     assert found["max_length"] == 4096
     assert found["system_instruction_sha"] == hash_of("Be brief.")
     assert found["chat_template_sha"] == hash_of("{{ messages }}")
+    assert contents(report)["chat_template"] is None
+    assert found["model_name"] == "ckpt"
     assert found["total_evaluation_time_seconds"] == "1.5"
-    ours = {"format": 1, "variant": "new", "errors": {}, "usage": {}, "stopped_early": {}, "gates": {}}
-    assert found["pytest_llmeval"] == ours
+    ours = {"format": 1, "variant": "new", "errors": {}, "usage": {"tokens": 7}, "engine": engine, "stopped_early": {}}
+    assert found["pytest_llmeval"] == {**ours, "gates": {}}
     assert re.fullmatch(r"pytest-llmeval-harness (N/A|\d.*)", found["lm_eval_version"])
 
 
@@ -425,7 +432,7 @@ def test_settings_are_kept() -> None:
     ],
 )
 def test_sources(spec: str, source: str) -> None:
-    assert result_dict(a_run(spec=spec))["model_source"] == source
+    assert contents(a_report(spec=spec))["model_source"] == source
 
 
 def test_a_tasks_config_says_what_was_used() -> None:
@@ -433,7 +440,8 @@ def test_a_tasks_config_says_what_was_used() -> None:
     config = {"task": "t", "num_fewshot": 25, "generation_kwargs": written, "metadata": {"a": 1}}
     task = replace(a_task(config=config), output_type="generate_until")
     settings = Settings(gen_kwargs={"temperature": "0.5", "max_gen_toks": "8"})
-    assert result_dict(Run("m", [TaskRun(task, a_summary(num_fewshot=5), ())], settings))["configs"]["t"] == {
+    report = ModelReport("m", [task_report(task, a_summary(num_fewshot=5))])
+    assert contents(report, settings)["configs"]["t"] == {
         "task": "t",
         "num_fewshot": 5,
         "generation_kwargs": {**written, "temperature": 0.5, "max_gen_toks": 8},
@@ -443,16 +451,30 @@ def test_a_tasks_config_says_what_was_used() -> None:
 
 def test_docs_in_error_are_told_and_have_no_line() -> None:
     broken = DocResult(1, {}, error="gold 7 is no choice")
-    run = a_run(a_result(0), broken, a_result(2))
-    assert result_dict(run)["pytest_llmeval"]["errors"] == {"t": {1: "gold 7 is no choice"}}
-    assert [row["doc_id"] for row in sample_rows(run.tasks[0])] == [0, 2]
+    results = [a_result(0), broken, a_result(2)]
+    assert contents(a_report(*results))["pytest_llmeval"]["errors"] == {"t": {1: "gold 7 is no choice"}}
+    assert [row["doc_id"] for row in sample_rows(results)] == [0, 2]
+
+
+def test_gates_have_their_verdicts_and_what_led_to_them() -> None:
+    verdict = Verdict("failed", "a: acc 0.1", {"acc": 0.1})
+    report = a_report(gates=[GateLine("a.yaml::gate[acc]", verdict), GateLine("a.yaml::gate[f1]", None)])
+    gates = contents(report)["pytest_llmeval"]["gates"]
+    assert gates == {"a.yaml::gate[acc]": {"outcome": "failed", "sentence": "a: acc 0.1", "numbers": {"acc": 0.1}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"), [("", "tiny"), ("org/tiny", "org/tiny"), ("/tmp/tiny", "tiny"), ("./tiny", "./tiny")]
+)
+def test_the_name_of_a_model_in_files(spec: str, name: str) -> None:
+    assert ModelReport("tiny", spec=spec).file_name == name
 
 
 # ---- samples ------------------------------------------------------------------------------------
 
 
 def test_a_line_of_a_sample_file() -> None:
-    (row,) = sample_rows(a_run().tasks[0])
+    (row,) = sample_rows([a_result()])
     assert row == {
         "doc_id": 0,
         "doc": {"q": "q0", "n": 1},
@@ -477,7 +499,7 @@ def test_each_doc_once_a_filter_in_the_order_of_docs() -> None:
         filtered = {"strict": ["a"], "loose": ["b"]}
         sample = a_sample(resps=[["x"]], filtered_resps=filtered)
         results.append(DocResult(doc, {"strict": {"em": 0.0}, "loose": {"em": 1.0}}, sample=sample))
-    rows = list(sample_rows(TaskRun(a_task(), a_summary(), results)))
+    rows = list(sample_rows(results))
     assert [(row["filter"], row["doc_id"]) for row in rows] == [
         *(("strict", doc) for doc in range(5)),
         *(("loose", doc) for doc in range(5)),
@@ -487,21 +509,21 @@ def test_each_doc_once_a_filter_in_the_order_of_docs() -> None:
 
 def test_chosen_docs_keep_their_own_ids() -> None:
     """B33 f: docs 2, 5, 9, each beside its own columns."""
-    rows = sample_rows(a_run(a_result(5), a_result(2), a_result(9)).tasks[0])
+    rows = sample_rows([a_result(5), a_result(2), a_result(9)])
     assert [(row["doc_id"], row["doc"]["q"]) for row in rows] == [(2, "q2"), (5, "q5"), (9, "q9")]
 
 
 def test_without_samples_there_is_no_sample_file(tmp_path: Path) -> None:
-    files = write_output(tmp_path, [a_run(a_result(sample=None))], STAMP)
+    files = written(tmp_path, a_report(a_result(sample=None)))
     assert [path.name for path in files] == ["results_2026-01-02T03-04-05.678900.json"]
     assert json.loads(files[0].read_text())["task_hashes"] == {}
 
 
 def test_the_hash_of_a_task_is_over_its_lines() -> None:
-    run = a_run(a_result(0), a_result(1))
-    hashes = "".join(row["doc_hash"] + row["prompt_hash"] + row["target_hash"] for row in sample_rows(run.tasks[0]))
-    assert result_dict(run)["task_hashes"] == {"t": hash_of(hashes)}
-    assert result_dict(a_run(a_result(1), a_result(0)))["task_hashes"] == {"t": hash_of(hashes)}
+    results = [a_result(0), a_result(1)]
+    hashes = "".join(row["doc_hash"] + row["prompt_hash"] + row["target_hash"] for row in sample_rows(results))
+    assert contents(a_report(*results))["task_hashes"] == {"t": hash_of(hashes)}
+    assert contents(a_report(*results[::-1]))["task_hashes"] == {"t": hash_of(hashes)}
 
 
 # ---- plain forms --------------------------------------------------------------------------------
@@ -526,7 +548,7 @@ def test_sets_have_one_order() -> None:
 
 def test_a_lone_surrogate_breaks_no_file(tmp_path: Path) -> None:
     broken = a_result(0, sample=a_sample("bad \ud800 text"))
-    files = write_output(tmp_path, [a_run(broken, a_result(1, sample=a_sample("good ö")))], STAMP)
+    files = written(tmp_path, a_report(broken, a_result(1, sample=a_sample("good ö"))))
     first, second = files[1].read_text(encoding="utf-8").splitlines()
     assert json.loads(first)["doc"]["q"] == "bad \ud800 text"
     assert "good ö" in second
@@ -551,44 +573,31 @@ def test_a_lone_surrogate_breaks_no_file(tmp_path: Path) -> None:
     ],
 )
 def test_the_folder_of_a_model(tmp_path: Path, model: str, folder: str) -> None:
-    files = write_output(tmp_path / "out", [a_run(model=model)], STAMP)
+    files = written(tmp_path / "out", a_report(model=model))
     assert {path.parent for path in files} == {tmp_path / "out" / folder}
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_models_of_one_name_have_folders_of_their_own(tmp_path: Path) -> None:
-    runs = [a_run(variant="a"), a_run(variant="b"), a_run(model="other")]
-    files = write_output(tmp_path, runs, STAMP)
+    files = written(tmp_path, a_report(id="a"), a_report(id="b"), a_report(model="other"))
     assert sorted({path.parent.name for path in files}) == ["org__name__a", "org__name__b", "other"]
 
 
 def test_a_task_name_is_never_a_path(tmp_path: Path) -> None:
-    task = TaskRun(a_task("../a\\b::c"), a_summary(), [a_result()])
-    files = write_output(tmp_path, [Run("m", [task], Settings())], STAMP)
+    task = task_report(a_task(), a_summary("../a\\b::c"), [a_result()])
+    files = written(tmp_path, ModelReport("m", [task]))
     assert files[1].name == "samples_.._a_b::c_2026-01-02T03-04-05.678900.jsonl"
     assert files[1].parent == tmp_path / "m"
 
 
 def test_nothing_but_whole_files_is_left(tmp_path: Path) -> None:
-    write_output(tmp_path, [a_run()], STAMP)
+    written(tmp_path, a_report())
     broken = a_result(sample={**a_sample(), "arguments": [[1]]})
     with pytest.raises(AttributeError):
-        write_output(tmp_path, [a_run(broken, model="broken")], STAMP)
+        written(tmp_path, a_report(broken, model="broken"))
     left = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file())
     stamp = "2026-01-02T03-04-05.678900"
     assert left == [f"org__name/results_{stamp}.json", f"org__name/samples_t_{stamp}.jsonl"]
-
-
-def test_a_file_that_breaks_off_leaves_the_old_one(tmp_path: Path) -> None:
-    def pieces() -> Iterator[str]:
-        yield "half"
-        raise KeyboardInterrupt
-
-    path = tmp_path / "results.json"
-    path.write_text("old")
-    with pytest.raises(KeyboardInterrupt):
-        _write_whole(path, pieces())
-    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("results.json", "old")]
 
 
 @pytest.mark.parametrize("taken", ["out", "out/org__name"])
@@ -597,14 +606,14 @@ def test_a_file_in_the_way_is_a_setting_error(tmp_path: Path, taken: str) -> Non
     place.parent.mkdir(exist_ok=True)
     place.write_text("in the way")
     with pytest.raises(SettingError, match=r"--llmeval-output .*: cannot write .*; name a folder that can be written"):
-        write_output(tmp_path / "out", [a_run()], STAMP)
+        written(tmp_path / "out", a_report())
 
 
 def test_a_name_that_no_file_can_have_is_a_setting_error(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="cannot write"):
-        write_output(tmp_path, [a_run(model="nul\0")], STAMP)
+        written(tmp_path, a_report(model="nul\0"))
     with pytest.raises(SettingError, match="cannot write"):
-        write_output(tmp_path, [a_run(model="x" * 5000)], STAMP)
+        written(tmp_path, a_report(model="x" * 5000))
 
 
 def test_the_folder_is_tried_before_the_work(tmp_path: Path) -> None:
@@ -620,49 +629,3 @@ def test_a_folder_without_write_permission_is_a_setting_error(tmp_path: Path) ->
     tmp_path.chmod(0o500)
     with pytest.raises(SettingError, match="Permission denied"):
         prepare_output(tmp_path / "x")
-
-
-# ---- from a session -----------------------------------------------------------------------------
-
-
-def test_runs_of_a_session(tmp_path: Path) -> None:
-    tasks = {"a": a_task("a"), "b": a_task("b")}
-    group = Group("g", Path("g.yaml"), ("a", "b"))
-    facts = {"model": {"model_dtype": "float32"}, "tokenizer": {"max_length": 9}, "chat_template": "{{ messages }}"}
-    session: Any = SimpleNamespace(
-        evaluation=SimpleNamespace(ledger=Ledger(), described={"new": facts}, used={"new": {"tokens": 7}}),
-        collected={"g": group},
-        registry=SimpleNamespace(find=lambda name, near: tasks[name]),
-        leaves=lambda owner: tuple(tasks.values()) if isinstance(owner, Group) else (owner,),
-        stopped_below=lambda group, variant: None,
-        summary=lambda owner, variant: a_summary(owner.name, tasks=("a", "b") if isinstance(owner, Group) else ()),
-        model_names={"": "tiny", "new": "ckpt"},
-        settings=Settings(limit=4),
-        config=SimpleNamespace(rootpath=tmp_path),
-        verdicts={("new", "a.yaml::gate[acc]"): Verdict("failed", "a: acc 0.1", {"acc": 0.1})},
-    )
-    session.evaluation.ledger.add("", "a", [a_result(0)])
-    session.evaluation.ledger.add("", "b", [a_result(0), a_result(1)])
-    session.evaluation.ledger.add("new", "a", [a_result(0)])
-    specs = {"": "org/tiny", "new": str(tmp_path / "ckpt")}
-    first, second = runs_of(session, specs=specs, model_args="dtype=float16", started=5.0, seconds=2.0)
-    assert (first.model, first.spec, first.settings.limit, first.started) == ("org/tiny", "org/tiny", 4, 5.0)
-    assert [(task.task.name, len(task.results)) for task in first.tasks] == [("a", 1), ("b", 2)]
-    assert [(one.summary.name, one.members) for one in first.groups] == [("g", ["a", "b"])]
-    assert (second.model, second.variant, second.groups) == ("ckpt", "new", [])
-    assert (first.model_info, first.tokenizer_info, first.chat_template) == ({}, {}, None)
-    assert (len(first.verdicts), [verdict.outcome for verdict in second.verdicts.values()]) == (0, ["failed"])
-    gates = result_dict(second)["pytest_llmeval"]["gates"]
-    assert gates == {"a.yaml::gate[acc]": {"outcome": "failed", "sentence": "a: acc 0.1", "numbers": {"acc": 0.1}}}
-    # The template was not used.
-    assert (second.model_info, second.tokenizer_info) == (facts["model"], facts["tokenizer"])
-    assert second.chat_template is None
-    assert (first.usage, second.usage) == ({}, {"tokens": 7})
-    session.settings = Settings(chat_template=True)
-    assert [run.chat_template for run in runs_of(session)] == [None, "{{ messages }}"]
-    assert runs_of(session)[0].model == "tiny"
-
-
-def test_git_hash(tmp_path: Path) -> None:
-    assert git_hash(tmp_path / "none") is None
-    assert git_hash(tmp_path) is None or re.fullmatch(r"\S+", str(git_hash(tmp_path)))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,24 +15,26 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from pytest_llmeval._errors import SettingError
-from pytest_llmeval._report import Comparison
 from pytest_llmeval._report import GateLine
-from pytest_llmeval._report import VariantReport
+from pytest_llmeval._report import GroupReport
+from pytest_llmeval._report import ModelComparison
+from pytest_llmeval._report import ModelReport
+from pytest_llmeval._report import TaskReport
+from pytest_llmeval._report import Trend
 from pytest_llmeval._report import append_step_summary
 from pytest_llmeval._report import comparison_notes
 from pytest_llmeval._report import comparison_table
+from pytest_llmeval._report import markdown_table
+from pytest_llmeval._report import model_lines
 from pytest_llmeval._report import result_table
 from pytest_llmeval._report import step_summary
 from pytest_llmeval._report import write_report
-from pytest_llmeval._report.table import markdown_table
-from pytest_llmeval._report.trends import Trend
 from pytest_llmeval._results import DocResult
-from pytest_llmeval._results import Ledger
 from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
-from pytest_llmeval._session.report_data import gather
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
+from pytest_llmeval._verdicts import TaskData
 from pytest_llmeval._verdicts import Verdict
 
 
@@ -61,6 +63,19 @@ ALL = summary("all", value(0.35, None, better=None), tasks=("anatomy", "sums"), 
 CHILDREN = {"all": ["stem", "sums"], "stem": ["anatomy"], "plain": ["stories"]}
 
 
+def report(
+    name: str, *summaries: Summary, gates: Sequence[GateLine] = (), correct: Sequence[bool | None] = (), **more: Any
+) -> ModelReport:
+    """A report of tasks and groups by their numbers; the docs of the first task are `correct` or not."""
+    results = [DocResult(doc, {}, right) for doc, right in enumerate(correct)]
+    tasks = [
+        TaskReport(TaskData(Task(one.name, Path(), "multiple_choice", None, None), results if i == 0 else [], 9), one)
+        for i, one in enumerate(one for one in summaries if not one.tasks)
+    ]
+    groups = [GroupReport(Group(one.name, Path(), ()), one, one.tasks) for one in summaries if one.tasks]
+    return ModelReport(name, tasks, groups, gates, **more)
+
+
 class Paper:
     """A writer that keeps what is written."""
 
@@ -76,9 +91,9 @@ class Paper:
         self.lines.append(f"{sep * 3} {title} {sep * 3}")
 
 
-def written(report: VariantReport, verbosity: int = 0) -> list[str]:
+def written(shown: ModelReport, verbosity: int = 0) -> list[str]:
     paper = Paper()
-    write_report(paper, [report], verbosity)
+    write_report(paper, [shown], verbosity)
     return paper.lines
 
 
@@ -88,22 +103,22 @@ def written(report: VariantReport, verbosity: int = 0) -> list[str]:
 def test_one_task() -> None:
     table = result_table([summary("a", value(0.25, 0.034))], {})
     assert table.split("\n") == [
-        "|Tasks|Version|Filter|n-shot|Metric|   |Value|   |Stderr|",
-        "|-----|------:|------|-----:|------|---|----:|---|-----:|",
-        "|a    |      1|none  |     0|acc   |↑  | 0.25|±  | 0.034|",
+        "|Tasks|Version|Filter|n-shot|Metric|   | Value|   |Stderr|",
+        "|-----|------:|------|-----:|------|---|-----:|---|-----:|",
+        "|a    |      1|none  |     0|acc   |↑  |0.2500|±  |0.0340|",
     ]
 
 
 def test_tasks_groups_filters_and_directions() -> None:
     table = result_table([ANATOMY, SUMS, STORIES, STEM, ALL], CHILDREN)
     assert table.split("\n") == [
-        "|     Tasks      |Version|   Filter   |n-shot|    Metric     |   |  Value   |   |Stderr|",
-        "|----------------|-------|------------|-----:|---------------|---|---------:|---|------|",
-        "|all             |N/A    |none        |      |acc            |   |    0.3500|±  |   N/A|",
-        "| - stem         |3      |none        |     0|acc            |↑  |    0.4000|±  |0.1000|",
+        "|Tasks           |Version|Filter      |n-shot|Metric         |   |     Value|   |Stderr|",
+        "|----------------|------:|------------|-----:|---------------|---|---------:|---|-----:|",
+        "|all             |    N/A|none        |      |acc            |   |    0.3500|±  |   N/A|",
+        "| - stem         |      3|none        |     0|acc            |↑  |    0.4000|±  |0.1000|",
         "|  - the anatomy |      1|none        |     0|acc            |↑  |    0.4000|±  |0.1000|",
         "|                |       |none        |     0|acc_norm       |↑  |    0.5000|±  |0.2500|",
-        "| - sums         |Yaml   |flexible    |     5|exact_match    |↑  |    0.3333|±  |0.2000|",
+        "| - sums         |   Yaml|flexible    |     5|exact_match    |↑  |    0.3333|±  |0.2000|",
         "|                |       |strict-match|     5|exact_match    |↑  |    0.1250|±  |   N/A|",
         "| - stories      |      2|none        |     0|word_perplexity|↓  |12345.6789|±  |   N/A|",
     ]
@@ -112,10 +127,10 @@ def test_tasks_groups_filters_and_directions() -> None:
 def test_the_table_of_groups() -> None:
     table = result_table([ANATOMY, SUMS, STEM, ALL, summary("plain", tasks=("stories",))], CHILDREN, groups_only=True)
     assert table.split("\n") == [
-        "|Groups |Version|Filter|n-shot|Metric|   |Value|   |Stderr|",
-        "|-------|-------|------|-----:|------|---|----:|---|------|",
-        "|all    |N/A    |none  |      |acc   |   | 0.35|±  |   N/A|",
-        "| - stem|3      |none  |     0|acc   |↑  | 0.40|±  |0.1000|",
+        "|Groups |Version|Filter|n-shot|Metric|   | Value|   |Stderr|",
+        "|-------|------:|------|-----:|------|---|-----:|---|-----:|",
+        "|all    |    N/A|none  |      |acc   |   |0.3500|±  |   N/A|",
+        "| - stem|      3|none  |     0|acc   |↑  |0.4000|±  |0.1000|",
     ]
 
 
@@ -147,6 +162,19 @@ def peer_results(summaries: Sequence[Summary], children: Mapping[str, Sequence[s
     }
 
 
+def cells(table: str) -> list[list[str]]:
+    """The cells of all rows but the rule; numbers by their values, since lm_eval drops zeros at the end of a column."""
+    head, _, *rows = (re.split(r"(?<!\\)\|", line)[1:-1] for line in table.strip("\n").split("\n"))
+    return [[same_number(cell.strip()) for cell in row] for row in (head, *rows)]
+
+
+def same_number(text: str) -> str:
+    try:
+        return str(float(text) + 0.0)
+    except ValueError:
+        return text
+
+
 def peer_table(summaries: Sequence[Summary], children: Mapping[str, Sequence[str]], column: str = "results") -> str:
     make_table = pytest.importorskip("lm_eval.utils").make_table
     return str(make_table(peer_results(summaries, children), column))
@@ -156,17 +184,17 @@ def peer_table(summaries: Sequence[Summary], children: Mapping[str, Sequence[str
 def test_tables_equal_the_peers(column: str) -> None:
     shown = [ANATOMY, SUMS, STORIES, STEM, ALL]
     ours = result_table(shown, CHILDREN, groups_only=column == "groups")
-    assert ours + "\n" == peer_table(shown, CHILDREN, column)
+    assert cells(ours) == cells(peer_table(shown, CHILDREN, column))
 
 
 def test_a_task_under_two_groups_has_two_rows_as_the_peers() -> None:
     shown = [ANATOMY, STEM, summary("other", value(0.4), tasks=("anatomy",)), summary("lone", value(1.0, 0.0))]
     children = {"stem": ["anatomy"], "other": ["anatomy"]}
-    assert result_table(shown, children) + "\n" == peer_table(shown, children)
+    assert cells(result_table(shown, children)) == cells(peer_table(shown, children))
 
 
 def test_no_results_at_all() -> None:
-    assert result_table([], {}) + "\n" == peer_table([], {})
+    assert cells(result_table([], {})) == cells(peer_table([], {}))
 
 
 NUMBERS = st.one_of(
@@ -202,36 +230,34 @@ SUMMARIES = st.builds(
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(SUMMARIES, max_size=6, unique_by=lambda s: s.name))
-def test_any_numbers_are_laid_out_as_the_peer_does(summaries: list[Summary]) -> None:
+def test_any_numbers_are_those_of_the_peer(summaries: list[Summary]) -> None:
     children = {s.name: sorted(o.name for o in summaries if not o.tasks) for s in summaries if s.tasks}
-    assert result_table(summaries, children) + "\n" == peer_table(summaries, children)
+    assert cells(result_table(summaries, children)) == cells(peer_table(summaries, children))
 
 
 def test_a_negative_infinity_keeps_its_sign() -> None:
-    assert "-Infinity" in result_table([summary("a", value(-math.inf))], {})
+    """lm_eval prints it as Infinity."""
+    assert "| -inf|" in result_table([summary("a", value(-math.inf))], {})
 
 
 @pytest.mark.parametrize(
     ("cells", "shown"),
     [
-        (["0.2500", "1.0000"], ["|----:|", "| 0.25|", "| 1.00|"]),
-        (["1.0000", "0.0000"], ["|----:|", "|    1|", "|    0|"]),
-        (["   N/A", "0.1000"], ["|------|", "|   N/A|", "|0.1000|"]),
-        (["0.1000", "   N/A"], ["|------|", "|   0.1|", "|   N/A|"]),
-        (["", "0.5000"], ["|----:|", "|     |", "|  0.5|"]),
-        (["nan", "inf"], ["|-------:|", "|     NaN|", "|Infinity|"]),
-        (["nan"], ["|-----|", "|NaN  |"]),
-        (["-0.0000"], ["|----:|", "|    0|"]),
-        (["two\nlines"], ["|---------|", "|two lines|"]),
+        (["0.2500", "1.0000"], ["|-----:|", "|0.2500|", "|1.0000|"]),
+        (["N/A", "0.1000"], ["|-----:|", "|   N/A|", "|0.1000|"]),
+        (["", "12"], ["|----:|", "|     |", "|   12|"]),
+        (["two\nlines"], ["|--------:|", "|two lines|"]),
+        (["a|b", "模型"], ["|----:|", r"| a\|b|", "| 模型|"]),
     ],
 )
 def test_columns_of_numbers(cells: list[str], shown: list[str]) -> None:
-    table = markdown_table(["Value"], [[cell] for cell in cells], numbers={0})
+    table = markdown_table(["Value"], [[cell] for cell in cells], right={0})
     assert table.split("\n")[1:] == shown
 
 
-def test_digits_in_a_text_column_are_text() -> None:
+def test_columns_of_texts() -> None:
     assert markdown_table(["Task"], [["12"], ["1.50"]]).split("\n")[1:] == ["|----|", "|12  |", "|1.50|"]
+    assert markdown_table(["T"], [["模型"], ["a|b"]]).split("\n") == ["|T   |", "|----|", "|模型|", r"|a\|b|"]
 
 
 # ---- lines --------------------------------------------------------------------------------------
@@ -241,7 +267,8 @@ FAILED = GateLine("t.yaml::gate[acc_norm]", Verdict("failed", "anatomy: acc_norm
 UNSURE = GateLine("t.yaml::gate[low]", Verdict("inconclusive", "anatomy: acc 0.4000, too few docs to tell"))
 SKIPPED = GateLine("t.yaml::gate[late]", None)
 EXCUSED = GateLine("t.yaml::gate[acc.drop]", None, "baseline 'main' is being written")
-REPORT = VariantReport("ckpt-1000", [ANATOMY], {}, [PASSED, FAILED, UNSURE, SKIPPED], answered=20, wrong=8)
+RIGHT = [True] * 12 + [False] * 8 + [None]
+REPORT = report("ckpt-1000", ANATOMY, gates=[PASSED, FAILED, UNSURE, SKIPPED], correct=RIGHT)
 
 HEAD = ["=== llmeval: ckpt-1000 ==="]
 FAILURE = "gate failed: t.yaml::gate[acc_norm]: anatomy: acc_norm 0.5000 over 10 docs, required > 0.5"
@@ -260,7 +287,7 @@ def test_the_usual_report() -> None:
 
 def test_why_a_gate_was_not_judged() -> None:
     line = "gate not judged: t.yaml::gate[acc.drop]: baseline 'main' is being written"
-    assert written(VariantReport("m", [], {}, [EXCUSED])) == [line, "gates: 1 not judged"]
+    assert written(report("m", gates=[EXCUSED])) == [line, "gates: 1 not judged"]
 
 
 def test_verbose_adds_gates_that_passed() -> None:
@@ -274,15 +301,15 @@ def test_quiet_leaves_out_notes_and_very_quiet_all_but_failures() -> None:
 
 def test_a_section_per_model_and_none_without_numbers() -> None:
     paper = Paper()
-    write_report(paper, [VariantReport("", [ANATOMY]), VariantReport("new", []), VariantReport("old", [SUMS])])
+    write_report(paper, [report("", ANATOMY), report("new"), report("old", SUMS)])
     assert [line for line in paper.lines if line.startswith("===")] == ["=== llmeval ===", "=== llmeval: old ==="]
 
 
 def test_groups_get_a_table_of_their_own_if_they_aggregate() -> None:
-    both = written(VariantReport("m", [ANATOMY, STEM], {"stem": ["anatomy"]}))
+    both = written(report("m", ANATOMY, STEM))
     assert sum(line.startswith(("|Tasks", "|     Tasks")) or "Tasks" in line for line in both) == 1
     assert sum("|Groups|" in line for line in both) == 1
-    plain = written(VariantReport("m", [ANATOMY, summary("stem", tasks=("anatomy",))], {"stem": ["anatomy"]}))
+    plain = written(report("m", ANATOMY, summary("stem", tasks=("anatomy",))))
     assert not any("Groups" in line for line in plain)
 
 
@@ -300,7 +327,7 @@ def test_notes_say_what_qualifies_the_numbers() -> None:
     cut = summary("cut", notes=("contexts that were cut: 1234", "greedy repeats are equal"))
     long = summary("long", notes=("contexts that were cut: 3",))
     group = summary("all", tasks=("limited", "broken", "cut"), notes=("acc is missing in cut; it rests on 8 docs",))
-    lines = written(VariantReport("m", [limited, broken, cut, long, group]))
+    lines = written(report("m", limited, broken, cut, long, group))
     assert lines[lines.index("") + 1 :] == [
         "evaluated on a part of the docs: limited 100 of 1,221",
         "docs without a gold, left out: broken 2",
@@ -312,8 +339,8 @@ def test_notes_say_what_qualifies_the_numbers() -> None:
 
 def test_a_note_on_many_tasks_names_the_first() -> None:
     many = [summary(f"t{i}", notes=(f"contexts that were cut: {i}",)) for i in range(9)]
-    lines = written(VariantReport("m", many))
-    assert "contexts that were cut: t0 0, t1 1, t2 2, t3 3, t4 4, and 4 more" in lines
+    lines = written(report("m", *many))
+    assert "contexts that were cut: t0 0, t1 1, t2 2, t3 3, t4 4 and 4 more" in lines
 
 
 # ---- job summary --------------------------------------------------------------------------------
@@ -333,7 +360,7 @@ def test_the_job_summary_is_appended(tmp_path: Path) -> None:
 
 
 def test_tables_in_the_job_summary_stand_between_blank_lines() -> None:
-    lines = step_summary([VariantReport("m", [ANATOMY, STEM], {"stem": ["anatomy"]})]).split("\n")
+    lines = step_summary([report("m", ANATOMY, STEM)]).split("\n")
     for number, line in enumerate(lines):
         if line.startswith("|") and not lines[number - 1].startswith("|"):
             assert lines[number - 1] == ""
@@ -354,6 +381,17 @@ def test_a_summary_that_cannot_be_written_says_which(tmp_path: Path) -> None:
         append_step_summary([REPORT], {"GITHUB_STEP_SUMMARY": str(tmp_path)})
 
 
+def test_what_a_model_used_and_which_engines_served_it() -> None:
+    engine = {"scoring": "tree", "generation": "padded", "refused": {"continuous": "other numbers in layer 3"}}
+    shown = report("m", facts={"model": {"engine": engine}}, usage={"tokens": 12345, "peak_memory": 2**29})
+    assert list(model_lines(shown)) == [
+        "m: 12,345 tokens read, peak memory 0.50 GiB",
+        "m: engine: tree for scoring, padded for generation",
+        "m: engine: continuous refused: other numbers in layer 3",
+    ]
+    assert list(model_lines(report("m"))) == []
+
+
 # ---- several models -----------------------------------------------------------------------------
 
 
@@ -362,7 +400,7 @@ def trend(name: str, *values: float, fell: int = 0, stderr: float | None = 0.01,
 
 
 STEM_TREND = trend("stem", 0.5, 0.4, tasks=("anatomy", "physics"))
-COMPARED = Comparison(
+COMPARED = ModelComparison(
     ["old", "new"],
     [
         trend("anatomy", 0.4, 0.4),
@@ -372,16 +410,16 @@ COMPARED = Comparison(
     ],
     {"stem": ["anatomy", "physics"]},
 )
-HEADS = "|  Tasks   |Metric|   | old  | new  |Change |   |Stderr|   |"
+HEADS = "|Tasks     |Metric|   |   old|   new| Change|   |Stderr|   |"
 
 
 def test_groups_and_what_changed_side_by_side() -> None:
     assert comparison_table(COMPARED, everything=False).split("\n") == [
         HEADS,
-        "|----------|------|---|------|------|-------|---|------|---|",
+        "|----------|------|---|-----:|-----:|------:|---|-----:|---|",
         "|stem      |acc   |↑  |0.5000|0.4000|-0.1000|±  |0.0100|   |",
         "| - physics|acc   |↑  |0.6000|0.3500|-0.2500|±  |0.0100|*  |",
-        "|alone     |acc   |↑  |1.0000|1.0000|+0.0000|±  |N/A   |   |",
+        "|alone     |acc   |↑  |1.0000|1.0000|+0.0000|±  |   N/A|   |",
     ]
     assert list(comparison_notes(COMPARED, everything=False)) == [
         "change: from old to new, doc by doc; *: more than chance explains (sign test, 5 % over all rows)",
@@ -396,29 +434,29 @@ def test_everything_side_by_side() -> None:
 
 
 def test_tasks_with_other_docs_are_named() -> None:
-    apart = Comparison(["old", "new"], COMPARED.trends, apart={"broken": [1000, 12]})
+    apart = ModelComparison(["old", "new"], COMPARED.trends, apart={"broken": [1000, 12]})
     lines = list(comparison_notes(apart, everything=True))
     assert lines[1:] == ["not compared, the models scored other docs: broken (old 1,000, new 12)"]
 
 
 def test_ten_checkpoints_stay_readable() -> None:
     names = [f"run/checkpoint-{n}000" for n in range(1, 11)]
-    table = comparison_table(Comparison(names, [trend("t", *[0.5] * 10)]), everything=False)
+    table = comparison_table(ModelComparison(names, [trend("t", *[0.5] * 10)]), everything=False)
     head, *_ = table.split("\n")
     assert [cell.strip() for cell in head.split("|")[4:14]] == [f"…{n}000" for n in range(1, 11)]
     assert max(map(len, table.split("\n"))) < 120
-    few = comparison_table(Comparison(names[:2], [trend("t", 0.5, 0.5)]), everything=False)
+    few = comparison_table(ModelComparison(names[:2], [trend("t", 0.5, 0.5)]), everything=False)
     assert "|run/checkpoint-1000|" in few
 
 
 def test_many_names_without_a_common_beginning_stay_whole() -> None:
     names = ["alpha", "alps", "beta", "gamma"]
-    table = comparison_table(Comparison(names, [trend("t", *[0.5] * 4)]), everything=False)
+    table = comparison_table(ModelComparison(names, [trend("t", *[0.5] * 4)]), everything=False)
     assert [cell.strip() for cell in table.split("\n")[0].split("|")[4:8]] == names
 
 
-OLD = VariantReport("old", [ANATOMY], {}, [FAILED], answered=20, wrong=8)
-NEW = VariantReport("new", [ANATOMY], {}, [PASSED], answered=20, wrong=8)
+OLD = report("old", ANATOMY, gates=[FAILED], correct=RIGHT)
+NEW = report("new", ANATOMY, gates=[PASSED], correct=RIGHT)
 
 
 def test_models_that_are_compared_share_a_section() -> None:
@@ -452,91 +490,8 @@ def test_quiet_keeps_the_comparison_and_very_quiet_the_failures() -> None:
 
 def test_the_job_summary_compares_and_folds_the_tables() -> None:
     text = step_summary([OLD, NEW], COMPARED)
-    assert text.startswith("## llmeval: 2 models\n\n|  Tasks")
+    assert text.startswith("## llmeval: 2 models\n\n|Tasks")
     assert "- **failed** `t.yaml::gate[acc_norm]`" in text
     assert "<details><summary>old</summary>\n\n|" in text
     assert text.index("- wrong answers: 8 of 20") < text.index("<details>")
     assert "- anatomy|" not in text.split("<details>")[0]
-
-
-# ---- from a session -----------------------------------------------------------------------------
-
-
-def a_task(name: str) -> Task:
-    return Task(name, Path(f"{name}.yaml"), "multiple_choice", None, None)
-
-
-class StandIn:
-    """What a report asks a session for."""
-
-    def __init__(self, **owners: Task | Group) -> None:
-        self.evaluation = SimpleNamespace(ledger=Ledger())
-        self.verdicts: dict[tuple[str, str], Verdict] = {}
-        self.unjudged: dict[tuple[str, str], str] = {}
-        self.model_names = {"": "tiny", "new": "new"}
-        self.models = SimpleNamespace(choices=())
-        self.tasks = {name: a_task(name) for name in ("a", "b", "c")}
-        self.collected = owners
-        self.registry = SimpleNamespace(find=self.find)
-
-    def find(self, name: str, near: Path) -> Task | tuple[Task, ...]:
-        return tuple(self.tasks.values()) if name == "tag" else self.tasks[name]
-
-    def leaves(self, owner: Task | Group) -> tuple[Task, ...]:
-        if isinstance(owner, Task):
-            return (owner,)
-        return tuple(leaf for member in owner.members for leaf in self._leaves_of(member))
-
-    def _leaves_of(self, member: str | Task | Group) -> tuple[Task, ...]:
-        found = self.find(member, Path()) if isinstance(member, str) else member
-        return found if isinstance(found, tuple) else self.leaves(found)
-
-    def summary(self, owner: Task | Group, variant: str) -> Summary:
-        tasks = tuple(task.name for task in self.leaves(owner)) if isinstance(owner, Group) else ()
-        return summary(owner.name, value(0.5), tasks=tasks)
-
-    def stopped_below(self, group: Group, variant: str) -> None:
-        """Nothing stopped early."""
-
-    def answer(self, variant: str, task: str, *correct: bool | None) -> None:
-        self.evaluation.ledger.add(variant, task, [DocResult(i, {}, right) for i, right in enumerate(correct)])
-
-
-def test_a_session_of_two_models() -> None:
-    session: Any = StandIn(a=a_task("a"), b=a_task("b"))
-    session.answer("", "a", True, False, None)
-    session.answer("new", "a", True, True)
-    session.answer("", "b", False)
-    session.verdicts["", "a.yaml::gate[acc]"] = verdict = Verdict("passed", "fine")
-    session.unjudged["new", "a.yaml::gate[new-acc]"] = "it was skipped"
-    first, second = gather(session, [("", "a.yaml::gate[acc]"), ("new", "a.yaml::gate[new-acc]")])
-    assert (first.name, first.answered, first.wrong) == ("tiny", 3, 2)
-    assert [one.name for one in first.summaries] == ["a", "b"]
-    assert first.gates == [GateLine("a.yaml::gate[acc]", verdict)]
-    assert (second.name, second.answered, second.wrong) == ("new", 2, 0)
-    assert second.gates == [GateLine("a.yaml::gate[new-acc]", None, "it was skipped")]
-
-
-def test_a_group_brings_its_inner_groups_and_tasks() -> None:
-    inner = Group("inner", Path("g.yaml"), ("a",))
-    session: Any = StandIn(outer=Group("outer", Path("g.yaml"), (inner, "b")))
-    session.answer("", "a", True)
-    session.answer("", "b", True)
-    (report,) = gather(session)
-    assert [one.name for one in report.summaries] == ["a", "b", "inner", "outer"]
-    assert report.children == {"inner": ["a"], "outer": ["inner", "b"]}
-
-
-def test_a_part_of_a_group_is_not_the_group() -> None:
-    session: Any = StandIn(one=Group("one", Path("g.yaml"), ("a",)), two=Group("two", Path("g.yaml"), ("a", "c")))
-    session.answer("", "a", True)
-    (report,) = gather(session)
-    assert [one.name for one in report.summaries] == ["a", "one"]
-
-
-def test_a_tag_among_the_members_stands_for_its_tasks() -> None:
-    session: Any = StandIn(one=Group("one", Path("g.yaml"), ("tag",)))
-    for name in session.tasks:
-        session.answer("", name, True)
-    (report,) = gather(session)
-    assert report.children == {"one": ["a", "b", "c"]}

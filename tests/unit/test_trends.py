@@ -10,20 +10,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval._report.trends import Trend
-from pytest_llmeval._report.trends import sign_test
-from pytest_llmeval._report.trends import significant
-from pytest_llmeval._report.trends import trends_of_group
-from pytest_llmeval._report.trends import trends_of_task
+from pytest_llmeval._report import GroupReport
+from pytest_llmeval._report import ModelComparison
+from pytest_llmeval._report import ModelReport
+from pytest_llmeval._report import TaskReport
+from pytest_llmeval._report import Trend
+from pytest_llmeval._report import compare_models
+from pytest_llmeval._report import trends_of_group
+from pytest_llmeval._report import trends_of_task
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import GroupMetric
+from pytest_llmeval._task import Task
+from pytest_llmeval._verdicts import TaskData
 
 
-def results(*scores: object, metric: str = "acc") -> dict[int, DocResult]:
-    return {doc: DocResult(doc, {"none": {metric: score}}) for doc, score in enumerate(scores)}
+def results(*scores: object, metric: str = "acc") -> list[DocResult]:
+    return [DocResult(doc, {"none": {metric: score}}) for doc, score in enumerate(scores)]
 
 
 def summary(value: float, n: int, *, name: str = "t", metric: str = "acc", tasks: tuple[str, ...] = ()) -> Summary:
@@ -42,7 +47,7 @@ def test_a_change_worked_out_by_hand() -> None:
     assert (found.change, found.rose, found.fell) == (0.0, 1, 1)
     # Differences -1 0 0 1: variance 2/3, over 4 docs.
     assert found.stderr == pytest.approx(math.sqrt(2 / 3 / 4))
-    assert found.p == 1.0
+    assert found.p_value == 1.0
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=30))
@@ -58,7 +63,7 @@ def test_the_error_of_the_difference_is_that_of_its_mean(pairs: list[tuple[float
 
 
 def test_other_docs_are_not_compared() -> None:
-    broken = {**results(1, 1), 1: DocResult(1, {}, error="no gold")}
+    broken = [*results(1), DocResult(1, {}, error="no gold")]
     assert trends_of_task([summary(1, 2), summary(1, 1)], [results(1, 1), results(1)]) == []
     assert trends_of_task([summary(1, 2), summary(1, 1)], [results(1, 1), broken]) == []
     assert trends_of_task([summary(1, 2), summary(1, 1)], [results(), results()]) == []
@@ -68,7 +73,7 @@ def test_other_docs_are_not_compared() -> None:
 def test_a_value_that_is_no_mean_of_numbers_has_no_error(scores: tuple[object, object]) -> None:
     columns = [results(score, score, metric="ppl") for score in scores]
     (found,) = trends_of_task([summary(20.0, 2, metric="ppl"), summary(30.0, 2, metric="ppl")], columns)
-    assert (found.change, found.stderr, found.p) == (10.0, None, None)
+    assert (found.change, found.stderr, found.p_value) == (10.0, None, None)
 
 
 def test_one_doc_has_no_error() -> None:
@@ -90,22 +95,12 @@ def test_a_group_is_weighted_as_its_value_is(weighted: bool, error: float) -> No
 
 
 @pytest.mark.parametrize(
-    ("rose", "fell", "p"), [(0, 0, 1.0), (1, 0, 1.0), (0, 5, 0.0625), (1, 7, 0.0703125), (4, 4, 1.0)]
+    ("rose", "fell", "p"),
+    [(0, 0, 1.0), (1, 0, 1.0), (0, 5, 0.0625), (1, 7, 0.0703125), (4, 4, 1.0), (7000, 7000, 1.0), (0, 14042, 0.0)],
 )
-def test_sign_test(rose: int, fell: int, p: float) -> None:
-    assert sign_test(rose, fell) == sign_test(fell, rose) == p
-
-
-@given(st.integers(0, 40), st.integers(0, 40))
-def test_sign_test_adds_up_the_binomial(rose: int, fell: int) -> None:
-    n = rose + fell
-    tail = sum(math.comb(n, k) for k in range(min(rose, fell) + 1)) / 2**n
-    assert sign_test(rose, fell) == pytest.approx(min(1.0, 2 * tail))
-
-
-def test_thousands_of_docs_are_no_trouble() -> None:
-    assert sign_test(7000, 7000) == 1.0
-    assert 0 <= sign_test(0, 14042) < 1e-300
+def test_the_sign_test_of_a_trend(rose: int, fell: int, p: float) -> None:
+    for up, down in ((rose, fell), (fell, rose)):
+        assert Trend("t", "t", "acc", "none", True, (0.0, 1.0), 9, 0.1, up, down).p_value == pytest.approx(p, rel=1e-12)
 
 
 def test_holm_is_strict_with_many() -> None:
@@ -114,9 +109,43 @@ def test_holm_is_strict_with_many() -> None:
         name: Trend(name, name, "acc", "none", True, (1.0, 0.0), 9, 0.1, 0, n) for name, n in {"a": 8, "b": 7}.items()
     }
     still = [Trend(f"t{i}", "t", "acc", "none", True, (1.0, 1.0), 9, 0.0) for i in range(4)]
-    assert significant([lost["a"]]) == {("a", "acc,none")}
-    assert significant(list(lost.values())) == {("a", "acc,none"), ("b", "acc,none")}
+    assert ModelComparison(["a", "b"], [lost["a"]]).significant() == {("a", "acc,none")}
+    assert ModelComparison(["a", "b"], list(lost.values())).significant() == {("a", "acc,none"), ("b", "acc,none")}
     # Five tests: 1/128 < .05/5; then 1/64 > .05/4.
-    assert significant([*lost.values(), *still[:3]]) == {("a", "acc,none")}
-    assert significant([*lost.values(), *still]) == {("a", "acc,none")}
-    assert significant([Trend("p", "p", "ppl", "none", False, (1.0, 9.0), 9)]) == set()
+    assert ModelComparison(["a", "b"], [*lost.values(), *still[:3]]).significant() == {("a", "acc,none")}
+    assert ModelComparison(["a", "b"], [*lost.values(), *still]).significant() == {("a", "acc,none")}
+    assert ModelComparison(["a", "b"], [Trend("p", "p", "ppl", "none", False, (1.0, 9.0), 9)]).significant() == set()
+
+
+def model(name: str, **tasks: list[int]) -> ModelReport:
+    """A model's report: right (1) or wrong answers by task, all in a group."""
+    reports = [
+        TaskReport(
+            TaskData(Task(task, Path(), "multiple_choice", None, None), results(*scores), 9),
+            summary(sum(scores) / len(scores), len(scores), name=task),
+        )
+        for task, scores in tasks.items()
+    ]
+    group = Group("g", Path("g.yaml"), tuple(tasks), metrics=(GroupMetric("acc"),))
+    docs = [score for scores in tasks.values() for score in scores]
+    whole = summary(sum(docs) / len(docs), len(docs), name="g", tasks=tuple(tasks))
+    return ModelReport(name, reports, [GroupReport(group, whole, tuple(tasks))])
+
+
+def test_models_side_by_side() -> None:
+    models = [model("old", a=[1, 1, 1, 0], b=[0, 0], c=[1]), model("new", a=[0, 1, 1, 0], b=[1, 0], d=[1])]
+    found = compare_models(models)
+    assert found is not None
+    assert [(trend.name, trend.change) for trend in found.trends] == [("a", -0.25), ("b", 0.5)]
+    assert (found.models, found.apart, found.children) == (["old", "new"], {}, {"g": ("a", "b", "c")})
+
+
+def test_other_docs_of_a_task_are_named_and_not_compared() -> None:
+    found = compare_models([model("old", a=[1, 1], b=[0, 0]), model("new", a=[1, 1], b=[0])])
+    assert found is not None
+    assert ([trend.name for trend in found.trends], found.apart) == (["a"], {"b": [2, 1]})
+
+
+def test_one_model_is_not_compared() -> None:
+    assert compare_models([model("old", a=[1, 1]), ModelReport("new")]) is None
+    assert compare_models([model("old", a=[1]), model("new", b=[1])]) is None

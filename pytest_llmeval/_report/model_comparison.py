@@ -1,0 +1,262 @@
+"""Several models side by side: the change of each number from the first to the last, and its standard error.
+
+Models that answered the same docs are compared doc by doc: the differences of the docs from the first model to the
+last have a mean, which is the change, and a standard error, which is far smaller than two separate error bars suggest
+where most docs are answered alike. ::
+
+    good  1 1 1 0        damaged  0 1 1 0        differences  -1 0 0 0        change -0.25 +- 0.25
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from typing import TypeVar
+
+from pytest_llmeval._plain import listed
+from pytest_llmeval._report.model_report import Children
+from pytest_llmeval._report.model_report import ModelReport
+from pytest_llmeval._report.table import ARROWS
+from pytest_llmeval._report.table import hierarchy
+from pytest_llmeval._report.table import indented
+from pytest_llmeval._report.table import markdown_table
+from pytest_llmeval._report.table import number_text
+from pytest_llmeval._results import DocResult
+from pytest_llmeval._results import MetricValue
+from pytest_llmeval._results import Summary
+from pytest_llmeval._stats import holm
+from pytest_llmeval._stats import mcnemar_p
+from pytest_llmeval._task import Group
+
+
+_Item = TypeVar("_Item")
+
+#: The chance that any row is starred although nothing changed.
+LEVEL = 0.05
+
+#: The largest distance of the mean of the docs' scores from a metric's value that is their mean.
+_SAME_MEAN = 1e-9
+
+#: From this number of models on, the beginning that all names share is left out of the column heads.
+_MANY = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """One metric of a task or group over several models, in their order.
+
+    `stderr` is the standard error of the change from the first model to the last; None if the value is not the mean of
+    numbers per doc (a perplexity), or if there is one doc only. `rose` and `fell` count docs whose number did so.
+    `tasks` are those of a group, none for a task; `n` is the number of docs.
+    """
+
+    name: str
+    display_name: str
+    metric: str
+    filter: str
+    higher_is_better: bool | None
+    values: tuple[float, ...]
+    n: int
+    stderr: float | None = None
+    rose: int = 0
+    fell: int = 0
+    tasks: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return f"{self.metric},{self.filter}"
+
+    @property
+    def change(self) -> float:
+        return self.values[-1] - self.values[0]
+
+    @property
+    def p_value(self) -> float | None:
+        """The p-value of the sign test that docs rise as often as they fall; None if docs are not compared.
+
+        For right and wrong answers it is McNemar's exact test. Docs that did not move do not count (Dixon and Mood
+        1946, "The statistical sign test").
+        """
+        return None if self.stderr is None else mcnemar_p(self.fell, self.rose)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelComparison:
+    """The numbers of all models of a session on the same docs.
+
+    `apart`: task -> number of docs that each model scored, if these are not the same.
+    """
+
+    models: Sequence[str]
+    trends: Sequence[Trend]
+    children: Children = field(default_factory=dict)
+    apart: Mapping[str, Sequence[int]] = field(default_factory=dict)
+
+    def significant(self) -> frozenset[tuple[str, str]]:
+        """Return (name, key) of the trends that chance does not explain, all together at `LEVEL` (Holm 1979)."""
+        tested = ((trend, trend.p_value) for trend in self.trends)
+        return holm({(trend.name, trend.key): p for trend, p in tested if p is not None}, LEVEL)
+
+    def shown(self, *, everything: bool) -> list[Trend]:
+        """Return all trends, or without `everything` those of groups, of tasks in no group, and of changed tasks."""
+        changed, grouped = self.significant(), {task for trend in self.trends for task in trend.tasks}
+        return [
+            trend
+            for trend in self.trends
+            if everything or trend.tasks or trend.name not in grouped or (trend.name, trend.key) in changed
+        ]
+
+
+def compare_models(reports: Sequence[ModelReport]) -> ModelComparison | None:
+    """Return the models side by side; None if fewer than two have results, or no task has the same docs in all."""
+    reports = [report for report in reports if report.tasks]
+    if len(reports) < 2:
+        return None
+    trends: list[Trend] = []
+    apart: dict[str, list[int]] = {}
+    for column in _common([{task.summary.name: task for task in report.tasks} for report in reports]):
+        results = [task.data.results for task in column]
+        if len({frozenset(result.doc for result in found) for found in results}) == 1:
+            trends += trends_of_task([task.summary for task in column], results)
+        else:
+            apart[column[0].summary.name] = [len(found) for found in results]
+    groups = _common([{group.summary.name: group for group in report.groups} for report in reports])
+    of_groups = [
+        trend
+        for column in groups
+        for trend in trends_of_group(column[0].group, [group.summary for group in column], trends)
+    ]
+    children = {column[0].summary.name: column[0].members for column in groups}
+    names = [report.name for report in reports]
+    return ModelComparison(names, [*trends, *of_groups], children, apart) if trends else None
+
+
+def _common(columns: Sequence[Mapping[str, _Item]]) -> list[list[_Item]]:
+    """Return the values of each name that all models have, in the order of the first model."""
+    return [[one[name] for one in columns] for name in columns[0] if all(name in one for one in columns)]
+
+
+def trends_of_task(summaries: Sequence[Summary], results: Sequence[Sequence[DocResult]]) -> list[Trend]:
+    """Return the trends of one task, one for each value that all models have; `summaries` and `results` are per model.
+
+    Empty if the models did not score the same docs: numbers over different questions cannot be compared.
+    """
+    scored = [{result.doc for result in found if result.error is None} for found in results]
+    if not scored[0] or any(docs != scored[0] for docs in scored):
+        return []
+    trends = []
+    for column in _columns(summaries):
+        first, last = (_numbers(results[i], column[i]) for i in (0, -1))
+        if first is None or last is None or first.keys() != last.keys() or len(first) < 2:
+            trends.append(_trend(column, summaries[0], None, 0, 0))
+            continue
+        moves = [last[doc] - first[doc] for doc in first]
+        mean = math.fsum(moves) / len(moves)
+        variance = math.fsum((d - mean) ** 2 for d in moves) / (len(moves) - 1)
+        stderr = math.sqrt(variance / len(moves))
+        trends.append(_trend(column, summaries[0], stderr, sum(d > 0 for d in moves), sum(d < 0 for d in moves)))
+    return trends
+
+
+def trends_of_group(group: Group, summaries: Sequence[Summary], members: Sequence[Trend]) -> list[Trend]:
+    """Return the trends of a group from those of its tasks, weighted as its value is.
+
+    A value of which some task has no trend has none.
+    """
+    trends = []
+    for column in _columns(summaries):
+        first = column[0]
+        own = [trend for trend in members if trend.key == first.key and trend.name in summaries[0].tasks]
+        if sum(trend.n for trend in own) != first.n:
+            continue
+        weighing = next(
+            m for m in group.metrics if m.metric == first.metric and first.filter in (m.filters or [first.filter])
+        )
+        errors = [trend.stderr for trend in own if trend.stderr is not None]
+        weights = [trend.n if weighing.weight_by_size else 1 for trend in own]
+        known = len(errors) == len(own) and weighing.aggregation is None
+        error = math.hypot(*(w * e for w, e in zip(weights, errors, strict=True))) / sum(weights) if known else None
+        rose, fell = sum(trend.rose for trend in own), sum(trend.fell for trend in own)
+        trends.append(_trend(column, summaries[0], error, rose, fell))
+    return trends
+
+
+def _columns(summaries: Sequence[Summary]) -> Iterator[list[MetricValue]]:
+    """Return the values of each metric and filter that all models have."""
+    for value in summaries[0].values:
+        column = [found for s in summaries for found in s.find(value.metric, value.filter)]
+        if len(column) == len(summaries):
+            yield column
+
+
+def _trend(column: Sequence[MetricValue], summary: Summary, stderr: float | None, rose: int, fell: int) -> Trend:
+    first = column[0]
+    values = tuple(value.value for value in column)
+    known = (first.metric, first.filter, first.higher_is_better, values, first.n, stderr, rose, fell, summary.tasks)
+    return Trend(summary.name, summary.display_name, *known)
+
+
+def _numbers(results: Sequence[DocResult], value: MetricValue) -> dict[int, float] | None:
+    """Return the score of each doc if the value is the mean of the scores, else None."""
+    found: dict[int, float] = {}
+    for result in results:
+        item = result.scores.get(value.filter, {}).get(value.metric)
+        if item is None:
+            continue
+        if not isinstance(item, int | float) or not math.isfinite(item):
+            return None
+        found[result.doc] = float(item)
+    if not found or abs(math.fsum(found.values()) / len(found) - value.value) > _SAME_MEAN * max(1, abs(value.value)):
+        return None
+    return found
+
+
+def comparison_table(comparison: ModelComparison, *, everything: bool) -> str:
+    """Return the table of the trends shown, one per metric and filter; significant changes have a star."""
+    shown, changed = comparison.shown(everything=everything), comparison.significant()
+    depths, order = hierarchy(comparison.children, {trend.name for trend in shown})
+    rows = []
+    for name in order:
+        first = None
+        for trend in sorted((trend for trend in shown if trend.name == name), key=lambda trend: trend.key):
+            first = indented(trend.display_name, depths.get(name, 0)) if first is None else ""
+            metric = trend.metric if trend.filter == "none" else trend.key
+            values = (number_text(value) for value in trend.values)
+            star = "*" * ((trend.name, trend.key) in changed)
+            error = number_text(trend.stderr)
+            rows.append(
+                (first, metric, ARROWS[trend.higher_is_better], *values, f"{trend.change:+.4f}", "±", error, star)
+            )
+    last = 3 + len(comparison.models)
+    headers = ("Tasks", "Metric", "", *_heads(comparison.models), "Change", "", "Stderr", "")
+    return markdown_table(headers, rows, right={*range(3, last + 1), last + 2})
+
+
+def comparison_notes(comparison: ModelComparison, *, everything: bool) -> Iterator[str]:
+    """Return the sentences that a reader of the table needs."""
+    models = comparison.models
+    yield (
+        f"change: from {models[0]} to {models[-1]}, doc by doc; *: more than chance explains (sign test, 5 % over all "
+        "rows)"
+    )
+    shown = {trend.name for trend in comparison.shown(everything=everything)}
+    if hidden := {trend.name for trend in comparison.trends} - shown:
+        tasks = "1 task" if len(hidden) == 1 else f"{len(hidden)} tasks"
+        yield f"not shown: {tasks} without a significant change (-v shows all)"
+    for name, counts in comparison.apart.items():
+        docs = listed((f"{model} {count:,}" for model, count in zip(models, counts, strict=True)), 10)
+        yield f"not compared, the models scored other docs: {name} ({docs})"
+
+
+def _heads(models: Sequence[str]) -> Sequence[str]:
+    """Return the names; many without the beginning that all share, cut at a separator so that numbers stay whole."""
+    shared = min(models)
+    while shared and not all(model.startswith(shared) for model in models):
+        shared = shared[:-1]
+    cut = re.fullmatch(r"(.*[-_/.=:])[^-_/.=:]*", shared)
+    return [f"…{model[len(cut[1]) :]}" for model in models] if cut and len(models) >= _MANY else models
