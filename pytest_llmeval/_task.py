@@ -15,6 +15,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 from typing import Literal
+from typing import NamedTuple
 from typing import TypeAlias
 
 
@@ -111,6 +112,19 @@ class MetricSpec:
     options: Mapping[str, Any] = NOTHING
 
 
+class ScoreRange(NamedTuple):
+    """The least and the greatest score that a doc can have."""
+
+    low: float
+    high: float
+
+    def check(self, metric: str, item: Item) -> None:
+        """Raise ValueError for a number outside of a range that the task declared; NaN is reported elsewhere."""
+        if isinstance(item, int | float) and (item < self.low or item > self.high):
+            low, high = self
+            raise ValueError(f"metric {metric}: {item} is outside of metadata.ranges, [{low:g}, {high:g}]")
+
+
 @dataclass(frozen=True, slots=True)
 class DocMean:
     """How the value of a metric is a mean over docs.
@@ -123,7 +137,7 @@ class DocMean:
 
     values: Callable[[Sequence[Item]], Sequence[float]]
     log: bool = False
-    support: tuple[float, float] | None = None
+    support: ScoreRange | None = None
     plain: bool = False
     floor: float | None = None
     least: Callable[[Sequence[Item]], float] | None = None
@@ -158,7 +172,8 @@ class Metric:
     prompt, references, doc, runner) and does so by running programs, for each k of `pass_at`. All are None where
     `process_results` scores. `picks_by`: for a metric that is right if the choice with the largest value is, those
     values, choice by choice. `unconditional`: it needs the loglikelihoods of the choices without the context as well.
-    `listed` is False for a metric that the task has by its output type, without a `metric_list`.
+    `listed` is False for a metric that the task has by its output type, without a `metric_list`. `declared_range` is
+    its entry of ``metadata: {ranges: {f1: [0, 1]}}``.
     """
 
     name: str
@@ -173,6 +188,17 @@ class Metric:
     pass_at: tuple[int, ...] = ()
     unconditional: bool = False
     listed: bool = True
+    declared_range: ScoreRange | None = None
+
+    @property
+    def range(self) -> ScoreRange | None:
+        """The range of a doc's score, known by the metric itself or declared; None if the value is not their mean."""
+        mean = self.aggregation.doc_mean
+        if mean is None or mean.log:
+            return None
+        if self.kind == "right" or self.pass_at:
+            return ScoreRange(0.0, 1.0)
+        return mean.support or (self.declared_range if mean.plain else None)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -280,11 +306,6 @@ class Task:
         """The column that docs of one cluster share (``metadata: {cluster: passage}``); None if docs stand alone."""
         column: str | None = self.metadata.get("cluster")
         return column
-
-    @property
-    def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """Between which numbers the scores of docs lie, by metric (``metadata: {ranges: {f1: [0, 1]}}``)."""
-        return {name: (float(low), float(high)) for name, (low, high) in self.metadata.get("ranges", NOTHING).items()}
 
     @property
     def display_name(self) -> str:

@@ -17,7 +17,7 @@ def check_range(gate: Gate, meant: Sequence[tuple[Task, Metric]]) -> None:
 
     Where one task does not tell between which numbers its value lies, nothing is known of the gate's.
     """
-    ranges = [ends for task, metric in meant if (ends := _range_of(task, metric)) is not None]
+    ranges = [ends for _, metric in meant if (ends := _range_of(metric)) is not None]
     if not ranges or len(ranges) < len(meant):
         return
     low, high = min(ends[0] for ends in ranges), max(ends[1] for ends in ranges)
@@ -27,20 +27,16 @@ def check_range(gate: Gate, meant: Sequence[tuple[Task, Metric]]) -> None:
         _check_difference(gate, gate.change, low, high)
 
 
-def _range_of(task: Task, metric: Metric) -> tuple[float, float] | None:
-    """Known of what this package computes, and of a mean whose docs' scores the task tells the range of."""
+def _range_of(metric: Metric) -> tuple[float, float] | None:
+    """Return the range of a metric's value; None if neither the metric nor the task's `metadata.ranges` says it."""
     if metric.aggregation.owned:
         return None
     if metric.kind == "right" or metric.pass_at or (metric.name == "f1" and metric.kind != "any"):
         return 0.0, 1.0
     mean = metric.aggregation.doc_mean
-    if mean is None:
-        return None
-    if mean.plain and metric.name in task.ranges:
-        return task.ranges[metric.name]
-    if mean.support is None and mean.floor is not None and metric.kind != "any":
+    if metric.range is None and mean is not None and mean.floor is not None and metric.kind != "any":
         return math.exp(mean.floor) if mean.log else mean.floor, math.inf
-    return mean.support
+    return metric.range
 
 
 def _check_bound(gate: Gate, bound: Bound, low: float, high: float) -> None:

@@ -29,6 +29,7 @@ from pytest_llmeval._scoring.standard_errors import mean_stderr
 from pytest_llmeval._task import Aggregation
 from pytest_llmeval._task import DocMean
 from pytest_llmeval._task import Kind
+from pytest_llmeval._task import ScoreRange
 
 
 #: Most draws for corpus scores that are slow to compute.
@@ -232,7 +233,7 @@ _ALL = (
         "brier_score",
         brier_score,
         "choices",
-        doc_mean=DocMean(lambda items: [brier_score([item]) for item in items], support=(0.0, 2.0)),
+        doc_mean=DocMean(lambda items: [brier_score([item]) for item in items], support=ScoreRange(0.0, 2.0)),
     ),
     Aggregation("bypass", lambda items: 999.0),  # the format's placeholder where nothing is to be scored
     _translation("chrf"),
@@ -243,7 +244,7 @@ _ALL = (
         likelihood,
         "choices",
         lambda items, draws: mean_stderr(_likelihoods(items), draws),
-        DocMean(_likelihoods, support=(0.0, 1.0)),
+        DocMean(_likelihoods, support=ScoreRange(0.0, 1.0)),
     ),
     _bootstrapped("matthews_corrcoef", matthews_corrcoef, resample_matthews_corrcoef, "labels"),
     Aggregation(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,7 +62,10 @@ def score_doc(
         given = [[_understood(output, response) for response in repeats] for repeats in responses]
         filtered = {pipeline.name: [pipeline(repeats, doc.data) for repeats in given] for pipeline in task.filters}
         scores = {name: _scores(task, _Asked(doc, answers, code_runner)) for name, answers in filtered.items()}
-        _check_ranges(task, scores.values())
+        for metric in task.metrics:
+            if metric.declared_range is not None:
+                for items in scores.values():
+                    metric.declared_range.check(metric.name, items.get(metric.name))
     except LLMEvalError as error:
         return DocResult(index, {}, error=str(error))
     except ValueError as error:
@@ -212,14 +214,6 @@ def _item(name: str, item: Any) -> Item:
         return plain(item)
     except TypeError as error:
         raise ValueError(f"metric {name}: {error}") from None
-
-
-def _check_ranges(task: Task, scores: Iterable[Scores]) -> None:
-    """Raises ValueError for a score that lies where the task says that none does; NaN is told in another way."""
-    for name, (low, high) in task.ranges.items():
-        for item in (items[name] for items in scores if name in items):
-            if isinstance(item, int | float) and (item < low or item > high):
-                raise ValueError(f"metric {name}: {item} is outside of metadata.ranges, [{low:g}, {high:g}]")
 
 
 def _is_0_or_1(item: Item) -> bool:

@@ -255,11 +255,9 @@ def _check_metrics(task: Task) -> Iterator[_Odd]:
 
 
 def _check_ranges(task: Task) -> Iterator[_Odd]:
-    if not task.ranges:
-        return
     metrics = {metric.name: metric for metric in task.metrics}
     plain = [name for name, metric in metrics.items() if (mean := metric.aggregation.doc_mean) and mean.plain]
-    for name in task.ranges:
+    for name in task.metadata.get("ranges", ()):
         if name in plain:
             continue
         if name in metrics:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from pytest_llmeval._output_types import OUTPUT_TYPES
 from pytest_llmeval._scoring import AGGREGATIONS
@@ -17,6 +19,7 @@ from pytest_llmeval._task import FilterStep
 from pytest_llmeval._task import Metric
 from pytest_llmeval._task import MetricSpec
 from pytest_llmeval._task import Pipeline
+from pytest_llmeval._task import ScoreRange
 from pytest_llmeval._taskfile import typed
 from pytest_llmeval._taskfile.sources import Modules
 from pytest_llmeval._taskfile.yaml import FunctionRef
@@ -29,34 +32,29 @@ _METRIC_KEYS = frozenset({"metric", "aggregation", "higher_is_better", "hf_evalu
 
 
 def read_metrics(
-    entries: Mapping[str, Value], output_type: str, modules: Modules, *, own_results: bool
+    entries: Mapping[str, Value],
+    output_type: str,
+    modules: Modules,
+    *,
+    own_results: bool,
+    ranges: Mapping[str, Sequence[Any]],
 ) -> tuple[Metric, ...]:
-    """The metrics of a task; those of its output type if it lists none.
+    """Return the metrics of a task; those of its output type if it lists none.
 
     `own_results`: the task has a `process_results`, so a metric is only the name of one of its numbers, and without a
-    list any name will do.
+    list any name will do. `ranges` are those that the task declares for its docs' scores, by metric.
     """
     value = typed.given(entries, "metric_list")
     if value is None:
-        return resolve_metrics((), output_type, processed=own_results)
-    metrics = []
-    for position, table in enumerate(typed.tables(value, "metric_list")):
-        key = f"metric_list[{position}]"
-        spec = _metric(table, key, modules)
-        if own_results and spec.aggregation is None and spec.name not in METRICS:
-            message = f"metric {spec.name!r} comes from process_results, so it needs an aggregation, such as mean"
-            raise typed.wrong(table, key, message)
-        hub = None if own_results else typed.given(table.entries, "hf_evaluate")
-        # Only generations are handed to a metric function; elsewhere the key changes nothing.
-        if hub is not None and typed.flag(hub, f"{key}.hf_evaluate") and OUTPUT_TYPES[output_type].generates:
-            message = "metric scripts from a hub are not run; write a !function metric"
-            raise typed.wrong(hub, f"{key}.hf_evaluate", message)
-        try:
-            metrics.append(resolve(spec, output_type, processed=own_results))
-        except ValueError as error:
-            raise typed.wrong(table.entries["metric"], f"{key}.metric", str(error)) from None
-    _reject_twice([metric.name for metric in metrics], value, "metric_list", "metric")
-    return tuple(metrics)
+        metrics = list(resolve_metrics((), output_type, processed=own_results))
+    else:
+        tables = enumerate(typed.tables(value, "metric_list"))
+        metrics = [
+            _metric(table, f"metric_list[{position}]", output_type, modules, own_results) for position, table in tables
+        ]
+        _reject_twice([metric.name for metric in metrics], value, "metric_list", "metric")
+    declared = {name: ScoreRange(float(low), float(high)) for name, (low, high) in ranges.items()}
+    return tuple(replace(metric, declared_range=declared.get(metric.name)) for metric in metrics)
 
 
 def read_filters(entries: Mapping[str, Value], modules: Modules) -> tuple[Pipeline, ...]:
@@ -76,7 +74,7 @@ def read_filters(entries: Mapping[str, Value], modules: Modules) -> tuple[Pipeli
     return tuple(specs)
 
 
-def _metric(table: Table, key: str, modules: Modules) -> MetricSpec:
+def _metric(table: Table, key: str, output_type: str, modules: Modules, own_results: bool) -> Metric:
     metric = _needed(table, "metric", key)
     function: DocFunction | None = None
     if isinstance(metric, FunctionRef):
@@ -84,22 +82,28 @@ def _metric(table: Table, key: str, modules: Modules) -> MetricSpec:
         name = metric.text.rpartition(".")[2]
     else:
         name = typed.name(metric, f"{key}.metric")
-    aggregation, better = (typed.given(table.entries, name) for name in ("aggregation", "higher_is_better"))
-    return MetricSpec(
-        name=name,
-        function=function,
-        aggregation=_aggregation(aggregation, f"{key}.aggregation", modules),
-        higher_is_better=None if better is None else typed.flag(better, f"{key}.higher_is_better"),
-        options=typed.options({k: v for k, v in table.entries.items() if k not in _METRIC_KEYS}, key),
+    written, better, hub = (
+        typed.given(table.entries, name) for name in ("aggregation", "higher_is_better", "hf_evaluate")
     )
-
-
-def _aggregation(value: Value | None, key: str, modules: Modules) -> str | DocFunction | None:
-    if value is None:
-        return None
-    if isinstance(value, FunctionRef):
-        return modules.function(value, key)
-    return typed.one_of(value, key, AGGREGATIONS)
+    aggregation: str | DocFunction | None = None
+    if isinstance(written, FunctionRef):
+        aggregation = modules.function(written, f"{key}.aggregation")
+    elif written is not None:
+        aggregation = typed.one_of(written, f"{key}.aggregation", AGGREGATIONS)
+    higher_is_better = None if better is None else typed.flag(better, f"{key}.higher_is_better")
+    options = typed.options({k: v for k, v in table.entries.items() if k not in _METRIC_KEYS}, key)
+    if own_results and aggregation is None and name not in METRICS:
+        message = f"metric {name!r} comes from process_results, so it needs an aggregation, such as mean"
+        raise typed.wrong(table, key, message)
+    # Only generations are handed to a metric function; elsewhere the key changes nothing.
+    scores_text = OUTPUT_TYPES[output_type].generates and not own_results
+    if hub is not None and typed.flag(hub, f"{key}.hf_evaluate") and scores_text:
+        raise typed.wrong(hub, f"{key}.hf_evaluate", "metric scripts from a hub are not run; write a !function metric")
+    try:
+        spec = MetricSpec(name, function, aggregation, higher_is_better, options)
+        return resolve(spec, output_type, processed=own_results)
+    except ValueError as error:
+        raise typed.wrong(metric, f"{key}.metric", str(error)) from None
 
 
 def _step(table: Table, key: str, modules: Modules) -> FilterStep:

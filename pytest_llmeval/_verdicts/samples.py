@@ -71,18 +71,8 @@ def columns_of(parts: Iterable[tuple[Task, Sequence[DocResult]]], metric: str, f
             clusters = [f"{task.name}/{result.key.cluster if result.key else result.doc}" for result in having]
         items = [result.scores[filter_name][metric] for result in having]
         rules = metric_of(task, metric)
-        found.append(Column(rules, items, clusters, support_of(task, rules)))
+        found.append(Column(rules, items, clusters, rules.range))
     return found
-
-
-def support_of(task: Task, metric: Metric) -> tuple[float, float] | None:
-    """Between which numbers a metric's doc scores lie: by the metric itself, or as the task says."""
-    mean = metric.aggregation.doc_mean
-    if mean is None or mean.log:
-        return None
-    if metric.kind == "right" or metric.pass_at:
-        return 0.0, 1.0
-    return mean.support or (task.ranges.get(metric.name) if mean.plain else None)
 
 
 def sample_of(columns: Sequence[Column], *, by_size: bool) -> Sample | None:

@@ -20,7 +20,6 @@ from pytest_llmeval._results import DocResult
 from pytest_llmeval._scoring import metric_of
 from pytest_llmeval._task import DocMean
 from pytest_llmeval._task import Task
-from pytest_llmeval._verdicts.samples import support_of
 from pytest_llmeval._verdicts.samples import weighs_by_size
 from pytest_llmeval._verdicts.verdict import GateData
 
@@ -105,7 +104,7 @@ def numbers_of_docs(
 def _bounded_mean(task: Task, name: str) -> DocMean | None:
     """The metric as a mean of one number a doc, each by itself, with ends that are known beforehand."""
     metric = metric_of(task, name)
-    mean, support = metric.aggregation.doc_mean, support_of(task, metric)
+    mean, support = metric.aggregation.doc_mean, metric.range
     return mean and support and DocMean(mean.values, support=support, plain=mean.plain)
 
 

@@ -32,6 +32,7 @@ from pytest_llmeval._task import Group
 from pytest_llmeval._task import GroupMetric
 from pytest_llmeval._task import Metric
 from pytest_llmeval._task import MetricSpec
+from pytest_llmeval._task import ScoreRange
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts import Changes
 from pytest_llmeval._verdicts import GateData
@@ -55,6 +56,10 @@ def task(*metrics: str, kind: str = "multiple_choice", name: str = "t", **more: 
 
 def processed(*specs: MetricSpec) -> tuple[Metric, ...]:
     return resolve_metrics(specs, "multiple_choice", processed=True)
+
+
+def ranged(metrics: Sequence[Metric], low: float, high: float) -> tuple[Metric, ...]:
+    return tuple(replace(metric, declared_range=ScoreRange(low, high)) for metric in metrics)
 
 
 def docs(task: Task, items: Sequence[Any], clusters: Sequence[str] | None = None) -> list[DocResult]:
@@ -333,7 +338,7 @@ class TestConfidence:
         """Of 20, 18 are 1: by a range up to 5 the mean may be far higher, and a doc may lose five."""
         metric = MetricSpec("points", aggregation="mean", higher_is_better=True)
         scored = task(kind="generate_until", process_results=lambda doc, results: {"points": 1})
-        own = replace(scored, metrics=processed(metric), metadata={"ranges": {"points": [0, 5]}})
+        own = replace(scored, metrics=ranged(processed(metric), 0, 5))
         case.add(own, hits(18, 2), hits(18, 2))
         bounds = _stats.mean_bounds([float(hit) for hit in hits(18, 2)], 0.95, support=(0, 5))
         assert case.judge("points <= 1.2 @ 0.95").numbers["high"] == pytest.approx(bounds.high)
@@ -420,7 +425,7 @@ class TestConfidence:
         assert (verdict.outcome == "inconclusive") == (ways is not None)
         assert verdict.sentence.endswith(f"; to decide it {ways}") or ways is None
         told = Case(case.baseline.path.parent / "told")
-        told.add(replace(own, metadata={"ranges": {"points": [0, 1]}}), scores, scores)
+        told.add(replace(own, metrics=ranged(own.metrics, 0, 1)), scores, scores)
         assert "to decide it" not in told.judge(entry).sentence
 
     def test_what_would_decide_a_gate_on_a_perplexity(self, case: Case) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -29,6 +30,7 @@ from pytest_llmeval._task import Group
 from pytest_llmeval._task import GroupMetric
 from pytest_llmeval._task import MetricSpec
 from pytest_llmeval._task import Pipeline
+from pytest_llmeval._task import ScoreRange
 from pytest_llmeval._task import Task
 
 
@@ -63,9 +65,9 @@ def score(*arguments: object) -> float:
 
 def scored(*ends: float, name: str = "t", metric: str = "points") -> Task:
     """A task whose function gives points, of which it tells the range if there is one."""
-    ranges = {"ranges": {metric: list(ends)}} if ends else {}
     own = (MetricSpec(metric, aggregation="mean", higher_is_better=True),)
-    return task("generate_until", name=name, metrics=own, process_results=score, metadata=ranges)
+    found = task("generate_until", name=name, metrics=own, process_results=score)
+    return replace(found, metrics=(replace(found.metrics[0], declared_range=ScoreRange(*ends) if ends else None),))
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from pytest_llmeval._task import Field
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import GroupMetric
 from pytest_llmeval._task import MetricSpec
+from pytest_llmeval._task import ScoreRange
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts import GateData
 from pytest_llmeval._verdicts import Proof
@@ -262,7 +263,7 @@ class TestWhatHasNoTest:
         gate = {"metric": "points", "min": 1, "confidence": 0.95}
         own = task(metric="points", kind="generate_until", process_results=max)
         assert Stream().add(own, [4.0] * 50).proof(gate, 40) is None
-        told = replace(own, metadata={"ranges": {"points": [0, 5]}})
+        told = replace(own, metrics=(replace(own.metrics[0], declared_range=ScoreRange(0, 5)),))
         assert Stream().add(told, [4.0] * 50).proof(gate, 40) == Proof("passed", needed, 50, 0.95)
 
     def test_docs_that_share_a_passage_are_no_draws_of_questions_but_those_of_a_data_set(self) -> None:

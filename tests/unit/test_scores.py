@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from pytest_llmeval._scoring import score_doc
 from pytest_llmeval._task import FilterStep
 from pytest_llmeval._task import MetricSpec
 from pytest_llmeval._task import Pipeline
+from pytest_llmeval._task import ScoreRange
 from pytest_llmeval._task import Task
 
 
@@ -408,10 +410,10 @@ def test_what_a_metric_function_gives_must_fit_too(given: Any) -> None:
 
 def test_a_score_outside_of_the_range_that_the_task_names() -> None:
     def scored(value: float) -> DocResult:
-        own = task(
-            "generate_until", process_results=lambda doc, results: {"f1": value}, metadata={"ranges": {"f1": [0, 1]}}
-        )
-        return score_doc(own, 3, doc(), [["a"]])
+        f1 = MetricSpec("f1", aggregation="mean")
+        own = task("generate_until", f1, process_results=lambda doc, results: {"f1": value})
+        metric = replace(own.metrics[0], declared_range=ScoreRange(0, 1))
+        return score_doc(replace(own, metrics=(metric,)), 3, doc(), [["a"]])
 
     assert items(scored(1)) == {"f1": 1}
     assert scored(1.5).error == "task t, doc 3: metric f1: 1.5 is outside of metadata.ranges, [0, 1]"
