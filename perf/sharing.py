@@ -14,8 +14,8 @@ from pathlib import Path
 
 from pytest_llmeval._evaluation.evaluation import Evaluation
 from pytest_llmeval._evaluation.evaluation import OpenTask
-from pytest_llmeval._models.encoding import TextEncoder
-from pytest_llmeval._models.sharing import Encodings
+from pytest_llmeval._models import TextEncoder
+from pytest_llmeval._models import TokenCache
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Task
@@ -47,12 +47,12 @@ def main() -> None:
     arguments = parser.parse_args()
     from transformers import AutoTokenizer
 
-    evaluation, encodings = Evaluation(Settings(data_dir=arguments.mirror), Registry()), Encodings()
+    evaluation, cache = Evaluation(Settings(data_dir=arguments.mirror), Registry()), TokenCache()
     evaluation.expect_several_models()
     found = [evaluation.registry.load(path.resolve()) for path in arguments.tasks]
     tasks = [evaluation.open(task) for task in found if isinstance(task, Task)]
     for folder in arguments.folders.split(","):
-        encoder = encodings.encoder(AutoTokenizer.from_pretrained(folder), MAX_LENGTH)
+        encoder = TextEncoder(AutoTokenizer.from_pretrained(folder), MAX_LENGTH, cache=cache)
         docs, rendering, encoding = measure(evaluation, tasks, encoder)
         print(
             f"{Path(folder).name}: {docs} docs, rendered in {rendering:.2f} s, encoded in {encoding:.2f} s", flush=True

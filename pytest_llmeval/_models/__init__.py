@@ -13,26 +13,28 @@ from pytest_llmeval._lm import LM
 from pytest_llmeval._models.arguments import DTYPES
 from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.checkpoints import missing_packages
+from pytest_llmeval._models.encoding import TextEncoder
 from pytest_llmeval._models.history import Given
 from pytest_llmeval._models.history import first_bad
 from pytest_llmeval._models.history import history_between
-from pytest_llmeval._models.sharing import Encodings
 from pytest_llmeval._models.specs import HuggingFaceSpec
 from pytest_llmeval._models.specs import ModelFactory
 from pytest_llmeval._models.specs import ModelSpec
 from pytest_llmeval._models.specs import SchemeSpec
 from pytest_llmeval._models.specs import parse_spec
+from pytest_llmeval._models.token_cache import TokenCache
 
 
 __all__ = [
     "DTYPES",
-    "Encodings",
     "Given",
     "HuggingFaceSpec",
     "ModelArgs",
     "ModelFactory",
     "ModelSpec",
     "SchemeSpec",
+    "TextEncoder",
+    "TokenCache",
     "first_bad",
     "history_between",
     "load_model",
@@ -43,10 +45,10 @@ __all__ = [
 NEEDED_PACKAGES = ("torch", "transformers")
 
 
-def load_model(spec: ModelSpec, encodings: Encodings | None = None) -> LM:
+def load_model(spec: ModelSpec, token_cache: TokenCache | None = None) -> LM:
     """Return the model of a spec, its weights not yet read: `prepare()` or the first request reads them.
 
-    `encodings` are those that several models share. Raises ModelError if the model cannot be loaded.
+    `token_cache` is shared by several models of a session. Raises ModelError if the model cannot be loaded.
     """
     if isinstance(spec, SchemeSpec):
         return spec.factory(spec.rest, spec.args)
@@ -60,7 +62,7 @@ def load_model(spec: ModelSpec, encodings: Encodings | None = None) -> LM:
     # Imports torch.
     from pytest_llmeval._models.huggingface import open_model
 
-    return open_model(spec, encodings)
+    return open_model(spec, token_cache)
 
 
 def wrap_model(model: Any, tokenizer: Any, *, name: str = "model in memory", **args: Any) -> LM:

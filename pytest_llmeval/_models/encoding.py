@@ -1,11 +1,12 @@
-"""Texts to token ids and back, as running text is encoded: the one place that knows the tokenizer.
+"""Texts to token ids and back: the one place that knows the tokenizer.
 
-A continuation is what is left of the encoded joined text after the encoded context, because that is how the
-model has seen such texts: encoded by itself ` yes` may begin with a stray token, and BOS may get in between.
+A continuation is encoded together with its context, and its ids are those after the ids of the context. This is how
+the model has seen such texts: encoded by itself ` yes` may begin with a stray token, and BOS may get in between.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -22,23 +23,29 @@ from pytest_llmeval._engine.windows import fit_request
 from pytest_llmeval._engine.windows import rolling_windows
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._lm import GenerationKwargs
-from pytest_llmeval._models import sharing as segments
+from pytest_llmeval._models.cuts import cuts_are_exact
+from pytest_llmeval._models.cuts import last_cut
+from pytest_llmeval._models.cuts import parts
+from pytest_llmeval._models.token_cache import Pair
+from pytest_llmeval._models.token_cache import TokenCache
+from pytest_llmeval._models.token_cache import tokenizer_content
 
 
 #: A tokenizer of transformers. The package works without its types.
 Tokenizer: TypeAlias = Any
 
-#: Texts that a continuation is encoded after, to see how it goes on without a context of its own.
+#: Contexts after which a continuation is encoded on trial, see `_encode_apart`.
 ANCHORS = ("\n", ".", "a")
 
 
 class TextEncoder:
     """Encodes requests for a window of `max_length` tokens.
 
-    A text gets the special tokens that its tokenizer puts in front, unless it begins with BOS already (a chat
-    template wrote it); what a tokenizer puts behind a text (EOS) is left out, for a prompt goes on.
-    `add_bos_token` False leaves the former out too, True puts BOS there whatever the tokenizer does.
-    `prefix_token_id` stands before a text without context; by default BOS, else EOS.
+    A text gets the special tokens that its tokenizer adds in front, unless it begins with BOS already (a chat
+    template wrote it). Special tokens that a tokenizer adds at the end (EOS) are omitted, because a prompt goes on.
+    `add_bos_token`: False omits those in front too, True adds BOS whatever the tokenizer does. `prefix_token_id`
+    precedes a text without context; None is BOS, else EOS. `cache` keeps encoded pairs for later encoders that are
+    equal: in tokenizer, window and settings.
     """
 
     def __init__(
@@ -48,20 +55,25 @@ class TextEncoder:
         *,
         add_bos_token: bool | None = None,
         prefix_token_id: int | None = None,
+        cache: TokenCache | None = None,
     ) -> None:
         self.max_length = max_length
         self._tokenizer = tokenizer
         self._add_bos_token = add_bos_token
         self._bos: int | None = tokenizer.bos_token_id
         self._named_prefix = prefix_token_id
-        self._before, self._behind = _special_ids(tokenizer)
-        self._cuts_are_exact = segments.cuts_are_exact(tokenizer)
+        self._first_ids, self._last_ids = _special_ids(tokenizer)
+        self._cuts_are_exact = cuts_are_exact(tokenizer)
         starts = {token for token in (self._bos, prefix_token_id) if token is not None}
         self._bos_texts = tuple(text for token in starts if (text := self.decode([token], special_tokens=True)))
+        content = None if cache is None else tokenizer_content(tokenizer)
+        self._cache = None if content is None else cache
+        settings = f"{max_length} {add_bos_token} {prefix_token_id} {content}"
+        self._identity = hashlib.sha256(settings.encode()).digest()
 
     @property
     def prefix_token_id(self) -> int:
-        """Raises ModelError if the tokenizer has neither BOS nor EOS and none was named."""
+        """The id that precedes a text without context. Raises ModelError without a named one, BOS and EOS."""
         for token in (self._named_prefix, self._bos, self._tokenizer.eos_token_id):
             if token is not None:
                 return int(token)
@@ -70,37 +82,21 @@ class TextEncoder:
             "name one with --llmeval-model-args prefix_token_id=N"
         )
 
-    def pairs(self, requests: Sequence[tuple[str, str]]) -> list[TokenRequest]:
-        """(context, continuation) texts as requests. Raises RequestError for one that cannot be scored."""
-        moved = [_move_blanks(context, continuation) for context, continuation in requests]
-        cut = {context: self._cut(context) for context, _ in moved}
-        heads = self._encode(head for head, _ in cut.values() if head)
-        whole = self._encode(
-            t for context, rest in moved if context and not cut[context][0] for t in (context, context + rest)
-        )
-        # What follows a head, or stands alone, gets no special tokens in front.
-        behind = self._encode_bare(
-            text
-            for context, rest in moved
-            if cut[context][0] or not context
-            for tail in [cut[context][1]]
-            for text in ((tail, tail + rest) if tail else (rest,))
-        )
-        answers = []
-        for i, (context, rest) in enumerate(moved):
-            head, tail = cut[context]
-            left, right = self._split(i, tail, rest, behind if head or not context else whole)
-            answers.append(fit_request(i, heads[head] + left if head else left, right, self.max_length))
-        return answers
+    def pairs(self, requests: Sequence[Pair]) -> list[TokenRequest]:
+        """Return the requests of (context, continuation) texts. Raises RequestError if one cannot be scored."""
+        if self._cache is None:
+            return self._encode_pairs(requests)
+        return self._cache.pairs(self._identity, requests, self._encode_pairs)
 
     def rolling(self, texts: Sequence[str]) -> list[list[TokenRequest]]:
-        """The windows of each whole text. BOS is what the first token is predicted from, never predicted."""
-        prefix = (self.prefix_token_id,) if self._named_prefix is not None or not self._before else self._before
+        """Return the windows of each whole text. BOS precedes the first token and is never predicted itself."""
+        named = self._named_prefix is not None or not self._first_ids
+        prefix = (self.prefix_token_id,) if named else self._first_ids
         encoded = self._encode_bare(texts)
         return [list(rolling_windows(_without(encoded[text], prefix), prefix, self.max_length)) for text in texts]
 
     def prompts(self, requests: Sequence[tuple[str, GenerationKwargs]]) -> list[GenerationRequest]:
-        """Prompts to be continued. Raises RequestError for one that leaves no room."""
+        """Return the requests of prompts to be continued. Raises RequestError if one leaves no space for new tokens."""
         encoded = self._encode(text for text, _ in requests)
         return [
             fit_prompt(i, encoded[text] or (self.prefix_token_id,), kwargs, self.max_length)
@@ -108,16 +104,32 @@ class TextEncoder:
         ]
 
     def decode(self, ids: Sequence[int], *, special_tokens: bool) -> str:
-        """The text of some tokens; `special_tokens` says whether EOS and its like are written out."""
+        """Return the text of some tokens, EOS and other special tokens included or not."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=not special_tokens))
 
-    def _cut(self, context: str) -> tuple[str, str]:
-        """A context in two, so that the first part is encoded alike whatever follows the second; it may be empty."""
-        place = segments.last_cut(context) if self._cuts_are_exact else 0
-        return context[:place], context[place:]
+    def _encode_pairs(self, requests: Sequence[Pair]) -> list[TokenRequest]:
+        moved = [_move_blanks(context, continuation) for context, continuation in requests]
+        places = {context: last_cut(context) if self._cuts_are_exact else 0 for context, _ in moved}
+        # The head of a context, up to its last cut, is encoded alike whatever follows; its tail with each continuation.
+        with_special: list[str] = []
+        bare: list[str] = []
+        for context, rest in moved:
+            head, tail = context[: places[context]], context[places[context] :]
+            if head:
+                with_special.append(head)
+            # What follows a head, or has no context, gets no special tokens in front.
+            texts = bare if head or not context else with_special
+            texts += [tail, tail + rest] if tail else [rest]
+        encoded, encoded_bare = self._encode(with_special), self._encode_bare(bare)
+        answers = []
+        for i, (context, rest) in enumerate(moved):
+            head, tail = context[: places[context]], context[places[context] :]
+            left, right = self._split(i, tail, rest, encoded_bare if head or not context else encoded)
+            answers.append(fit_request(i, encoded[head] + left if head else left, right, self.max_length))
+        return answers
 
     def _split(self, index: int, context: str, rest: str, encoded: Mapping[str, TokenIds]) -> tuple[TokenIds, TokenIds]:
-        """The ids of a context, and those of its continuation: together they spell the joined text."""
+        """Return the ids of a context and those of its continuation: together they spell the joined text."""
         if context and encoded[context]:
             left, whole = encoded[context], encoded[context + rest]
             right = whole[len(left) :]
@@ -131,49 +143,51 @@ class TextEncoder:
         return left, right
 
     def _encode_apart(self, rest: str, left: TokenIds, whole: TokenIds) -> TokenIds:
-        """A continuation by itself, where a token of the joined text reaches over the border.
+        """Return the ids of a continuation by itself, where a token of the joined text spans the border.
 
-        Some tokenizers mark the start of a text as the start of a word, which a continuation is not. So it is
-        also encoded behind other text; the first ids count that spell the joined text after those of the context.
+        Some tokenizers mark the start of a text as the start of a word, which a continuation is not. So the
+        continuation is also encoded after each of `ANCHORS`; the result is the first one whose ids, after those of
+        the context, spell the joined text.
         """
         texts = [rest, *(text for anchor in ANCHORS for text in (anchor, anchor + rest))]
         encoded = self._encode_bare(texts)
-        found = [encoded[rest], *(_after(encoded[anchor], encoded[anchor + rest]) for anchor in ANCHORS)]
+        found = [encoded[rest]]
+        for anchor in ANCHORS:
+            start, joined = encoded[anchor], encoded[anchor + rest]
+            found.append(joined[len(start) :] if joined[: len(start)] == start else ())
         return next((ids for ids in found if ids and self._spells(left + ids, whole)), found[0])
 
     def _spells(self, ids: TokenIds, whole: TokenIds) -> bool:
-        """Whether ids are the same letters as `whole`, by the pieces themselves: decoding may tidy up blanks."""
+        """Return True if ids are the same letters as `whole`, by their pieces: decoding may remove blanks."""
         found, expected = (self._tokenizer.convert_ids_to_tokens(list(part)) for part in (ids, whole))
         return "".join(found) == "".join(expected)
 
     def _encode(self, texts: Iterable[str]) -> dict[str, TokenIds]:
-        """Each distinct text with the special tokens in front that it should have, once."""
+        """Return the ids of each distinct text, with the special tokens in front that it should have, once."""
         distinct = dict.fromkeys(texts)
         bare = {text for text in distinct if self._add_bos_token is False or text.startswith(self._bos_texts)}
-        encoded = self._encode_dressed([text for text in distinct if text not in bare])
-        encoded |= self._encode_bare(bare)
+        others = [text for text in distinct if text not in bare]
+        if self._cuts_are_exact:
+            encoded = {text: self._first_ids + ids for text, ids in self._encode_bare(others).items()}
+        else:
+            encoded = self._tokenize(others, special_tokens=True)
+        encoded = {text: self._trim(ids) for text, ids in encoded.items()} | self._encode_bare(bare)
         bos = self._bos
         if not self._add_bos_token or bos is None:
             return encoded
         return {text: ids if ids[:1] == (bos,) else (bos, *ids) for text, ids in encoded.items()}
 
-    def _encode_dressed(self, texts: list[str]) -> dict[str, TokenIds]:
-        if self._cuts_are_exact:
-            encoded = {text: self._before + ids for text, ids in self._encode_bare(texts).items()}
-        else:
-            encoded = self._call(texts, special_tokens=True)
-        return {text: self._undress(ids) for text, ids in encoded.items()}
-
     def _encode_bare(self, texts: Iterable[str]) -> dict[str, TokenIds]:
+        """Return the ids of each distinct text without special tokens."""
         distinct = dict.fromkeys(texts)
         if not self._cuts_are_exact:
-            return self._call(list(distinct), special_tokens=False)
-        parts = {text: segments.parts(text) for text in distinct}
-        encoded = self._call(list(dict.fromkeys(chain.from_iterable(parts.values()))), special_tokens=False)
-        return {text: tuple(chain.from_iterable(map(encoded.__getitem__, parts[text]))) for text in distinct}
+            return self._tokenize(list(distinct), special_tokens=False)
+        parts_of = {text: parts(text) for text in distinct}
+        encoded = self._tokenize(list(dict.fromkeys(chain.from_iterable(parts_of.values()))), special_tokens=False)
+        return {text: tuple(chain.from_iterable(map(encoded.__getitem__, parts_of[text]))) for text in distinct}
 
-    def _call(self, texts: list[str], *, special_tokens: bool) -> dict[str, TokenIds]:
-        """One call for all texts: a fast tokenizer spreads them over its own threads."""
+    def _tokenize(self, texts: list[str], *, special_tokens: bool) -> dict[str, TokenIds]:
+        """Call the tokenizer once for all texts: a fast one spreads them over its own threads."""
         if not texts:
             return {}
         encoded = self._tokenizer(
@@ -181,16 +195,16 @@ class TextEncoder:
         )["input_ids"]
         return {text: tuple(ids) for text, ids in zip(texts, encoded, strict=True)}
 
-    def _undress(self, ids: TokenIds) -> TokenIds:
-        """Without what stands behind, and with what stands in front only once."""
-        if self._behind and ids[-len(self._behind) :] == self._behind:
-            ids = ids[: -len(self._behind)]
-        n = len(self._before)
-        return ids[n:] if n and ids[: 2 * n] == self._before * 2 else ids
+    def _trim(self, ids: TokenIds) -> TokenIds:
+        """Return ids without the special tokens at their end, and with those in front only once."""
+        if self._last_ids and ids[-len(self._last_ids) :] == self._last_ids:
+            ids = ids[: -len(self._last_ids)]
+        n = len(self._first_ids)
+        return ids[n:] if n and ids[: 2 * n] == self._first_ids * 2 else ids
 
 
 def _special_ids(tokenizer: Tokenizer) -> tuple[TokenIds, TokenIds]:
-    """What a tokenizer puts before and behind every text, seen on the first word of its vocabulary."""
+    """Return the ids that a tokenizer adds before and after every text, seen on the first word of its vocabulary."""
     if not tokenizer("", verbose=False)["input_ids"]:
         return (), ()
     special = set(tokenizer.all_special_ids)
@@ -204,15 +218,10 @@ def _special_ids(tokenizer: Tokenizer) -> tuple[TokenIds, TokenIds]:
 
 
 def _move_blanks(context: str, continuation: str) -> tuple[str, str]:
-    """``("A: ", "yes")`` is scored as ``("A:", " yes")``: models write a blank as part of the word behind it."""
+    """Return ``("A:", " yes")`` for ``("A: ", "yes")``: models write a blank as part of the word after it."""
     kept = context.rstrip()
     return kept, context[len(kept) :] + continuation
 
 
 def _without(ids: TokenIds, prefix: TokenIds) -> TokenIds:
     return ids[len(prefix) :] if ids[: len(prefix)] == prefix else ids
-
-
-def _after(start: TokenIds, whole: TokenIds) -> TokenIds:
-    """The rest of `whole` behind `start`, nothing if it does not begin so."""
-    return whole[len(start) :] if whole[: len(start)] == start else ()

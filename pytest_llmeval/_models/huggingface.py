@@ -37,8 +37,8 @@ from pytest_llmeval._lm import cut_at_stops
 from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.encoding import TextEncoder
 from pytest_llmeval._models.loading import Loader
-from pytest_llmeval._models.sharing import Encodings
 from pytest_llmeval._models.specs import HuggingFaceSpec
+from pytest_llmeval._models.token_cache import TokenCache
 
 
 #: The window of a model whose config and tokenizer say nothing about one.
@@ -70,7 +70,7 @@ class HuggingFaceLM:
         *,
         name: str,
         identify: Callable[[], str | None] | None = None,
-        encodings: Encodings | None = None,
+        token_cache: TokenCache | None = None,
     ) -> None:
         self.name = name
         self.max_length = args.max_length or window_of(config, tokenizer)
@@ -80,9 +80,12 @@ class HuggingFaceLM:
         self._tokenizer = tokenizer
         self._load = load
         self._identify = identify
-        encoder = TextEncoder if encodings is None else encodings.encoder
-        self._encoder = encoder(
-            tokenizer, self.max_length, add_bos_token=args.add_bos_token, prefix_token_id=args.prefix_token_id
+        self._encoder = TextEncoder(
+            tokenizer,
+            self.max_length,
+            add_bos_token=args.add_bos_token,
+            prefix_token_id=args.prefix_token_id,
+            cache=token_cache,
         )
         eos: int | None = tokenizer.eos_token_id
         self._eos_ids = () if eos is None else (eos,)
@@ -253,7 +256,7 @@ class HuggingFaceLM:
         return Generation(written, reason, prompt.truncated)
 
 
-def open_model(spec: HuggingFaceSpec, encodings: Encodings | None = None) -> HuggingFaceLM:
+def open_model(spec: HuggingFaceSpec, token_cache: TokenCache | None = None) -> HuggingFaceLM:
     """Return the model of a spec: config and tokenizer are read now, the weights later. Raises ModelError."""
     device = choose_device(spec.args.device)
     share_processors(device)
@@ -266,7 +269,7 @@ def open_model(spec: HuggingFaceSpec, encodings: Encodings | None = None) -> Hug
         spec.args,
         name=spec.source.name,
         identify=lambda: loader.fingerprint(config),
-        encodings=encodings,
+        token_cache=token_cache,
     )
 
 

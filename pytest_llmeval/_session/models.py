@@ -17,10 +17,10 @@ from pytest_llmeval import _models
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._lm import LM
-from pytest_llmeval._models import Encodings
 from pytest_llmeval._models import Given
 from pytest_llmeval._models import ModelFactory
 from pytest_llmeval._models import ModelSpec
+from pytest_llmeval._models import TokenCache
 from pytest_llmeval._models import history_between
 from pytest_llmeval._session.options import origin_of
 from pytest_llmeval._session.options import value_of
@@ -59,7 +59,7 @@ class Models:
         self._specs: dict[str, ModelSpec] = {}
         #: Names by the `id` of a model, while that model is open: a later one may get the same `id`.
         self._served: dict[int, str] = {}
-        self._encodings = Encodings() if len(choices) > 1 else None
+        self._token_cache = TokenCache() if len(choices) > 1 else None
         config.hook.pytest_llmeval_register_models(register=self._schemes.__setitem__)
 
     def check(self) -> None:
@@ -85,7 +85,7 @@ class Models:
             pytest.fail(NO_MODEL, pytrace=False)
         try:
             with gc_disabled():
-                lm = _models.load_model(self._spec_of(choice), self._encodings)
+                lm = _models.load_model(self._spec_of(choice), self._token_cache)
                 # What was imported stays: pytest looks for garbage five times as it ends, a second of a short run.
                 gc.freeze()
                 getattr(lm, "prepare", lambda: None)()

@@ -19,8 +19,8 @@ from tokenizers import normalizers
 from tokenizers import pre_tokenizers
 from tokenizers import trainers
 
-from pytest_llmeval._models import sharing as segments
-from pytest_llmeval._models.encoding import TextEncoder
+from pytest_llmeval._models import TextEncoder
+from pytest_llmeval._models import cuts
 
 
 #: The rules of GPT-3.5, Llama 3 and Qwen.
@@ -81,18 +81,18 @@ def encoded(tokenizer: Any, text: str) -> list[int]:
 
 @pytest.mark.parametrize("name", EXACT)
 def test_known_rules_may_be_cut(name: str) -> None:
-    assert segments.cuts_are_exact(EXACT[name])
+    assert cuts.cuts_are_exact(EXACT[name])
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_other_rules_may_not(name: str) -> None:
-    assert not segments.cuts_are_exact(UNKNOWN[name])
+    assert not cuts.cuts_are_exact(UNKNOWN[name])
 
 
 @pytest.mark.parametrize("name", ["a rule over lines", "an added token over lines", "sentencepiece"])
 def test_for_them_parts_would_make_a_difference(name: str) -> None:
     tokenizer = UNKNOWN[name]
-    parts = chain.from_iterable(encoded(tokenizer, part) for part in segments.parts(TEXT))
+    parts = chain.from_iterable(encoded(tokenizer, part) for part in cuts.parts(TEXT))
     assert list(parts) != encoded(tokenizer, TEXT)
 
 
@@ -103,7 +103,7 @@ def test_parts_are_encoded_as_the_whole(name: str) -> None:
     @settings(deadline=None)
     @given(st.one_of(st.text("QAyesx12.,' \n\r\t", max_size=30), st.text(max_size=30)))
     def check(text: str) -> None:
-        parts = segments.parts(text)
+        parts = cuts.parts(text)
         assert "".join(parts) == text
         assert list(chain.from_iterable(encoded(tokenizer, part) for part in parts)) == encoded(tokenizer, text)
 
@@ -111,10 +111,10 @@ def test_parts_are_encoded_as_the_whole(name: str) -> None:
 
 
 def test_cuts_lie_behind_letters_and_digits() -> None:
-    assert segments.parts("Q x\nA: 1\n\n.\né\nno") == ["Q x", "\nA: 1", "\n\n.\né\nno"]
-    assert segments.parts("\nA\n") == ["\nA", "\n"]
-    assert segments.last_cut("Q x\nA: 1\n\n.\né\nno") == 8
-    assert [segments.last_cut(text) for text in ("", "\n", "no cut", ".\n")] == [0, 0, 0, 0]
+    assert cuts.parts("Q x\nA: 1\n\n.\né\nno") == ["Q x", "\nA: 1", "\n\n.\né\nno"]
+    assert cuts.parts("\nA\n") == ["\nA", "\n"]
+    assert cuts.last_cut("Q x\nA: 1\n\n.\né\nno") == 8
+    assert [cuts.last_cut(text) for text in ("", "\n", "no cut", ".\n")] == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -125,14 +125,14 @@ def test_requests_are_those_of_whole_texts(
     pairs = [(TEXT * 2 + end, rest) for end in ("A:", "x", "x\nA:", "") for rest in (" yes", " no", "\nx", " 12 x")]
     pairs += [("", " yes"), ("\n", "x\nA")]
     cut = TextEncoder(EXACT[name], 600, add_bos_token=add_bos_token).pairs(pairs)
-    monkeypatch.setattr(segments, "cuts_are_exact", lambda _: False)
+    monkeypatch.setattr("pytest_llmeval._models.encoding.cuts_are_exact", lambda _: False)
     assert cut == TextEncoder(EXACT[name], 600, add_bos_token=add_bos_token).pairs(pairs)
 
 
 def test_lines_that_prompts_share_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = TextEncoder(EXACT["gpt2"], 600)
     seen: list[str] = []
-    call = encoder._call
-    monkeypatch.setattr(encoder, "_call", lambda texts, **kw: [seen.extend(texts), call(texts, **kw)][1])
+    call = encoder._tokenize
+    monkeypatch.setattr(encoder, "_tokenize", lambda texts, **kw: [seen.extend(texts), call(texts, **kw)][1])
     encoder.pairs([("Q x\nA: no" + doc + "\nA:", rest) for doc in ("\n\nQ 1", "\n\nQ 2") for rest in (" yes", " no")])
     assert sorted(seen) == ["\n\nQ 1", "\n\nQ 2", "\nA:", "\nA: no", "\nA: no", "\nA: yes", "Q x"]

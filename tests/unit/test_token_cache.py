@@ -13,9 +13,9 @@ import pytest
 from pytest_llmeval._engine.requests import RequestError
 from pytest_llmeval._evaluation.evaluation import Evaluation
 from pytest_llmeval._fake import FakeLM
-from pytest_llmeval._models.encoding import TextEncoder
-from pytest_llmeval._models.sharing import Encodings
-from pytest_llmeval._models.sharing import content_of
+from pytest_llmeval._models import TextEncoder
+from pytest_llmeval._models import TokenCache
+from pytest_llmeval._models.token_cache import tokenizer_content
 from pytest_llmeval._plain import BoundedCache
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._settings import Settings
@@ -48,10 +48,10 @@ class Counting:
         return len(self._wrapped)
 
 
-def encoded(encodings: Encodings, given: Any, requests: Sequence[tuple[str, str]] = REQUESTS, **more: Any) -> int:
+def encoded(cache: TokenCache, given: Any, requests: Sequence[tuple[str, str]] = REQUESTS, **more: Any) -> int:
     """How many texts were encoded; the requests must be what an encoder of its own makes."""
     counting = Counting(given)
-    encoder = encodings.encoder(counting, more.pop("max_length", 64), **more)
+    encoder = TextEncoder(counting, more.pop("max_length", 64), cache=cache, **more)
     counting.texts.clear()
     found = encoder.pairs(requests)
     texts = len(counting.texts)
@@ -61,17 +61,17 @@ def encoded(encodings: Encodings, given: Any, requests: Sequence[tuple[str, str]
 
 def test_equal_copies_share_wherever_they_lie(starter_models: Path, tmp_path: Path) -> None:
     shutil.copytree(starter_models / "damaged", tmp_path / "elsewhere")
-    encodings = Encodings()
-    assert encoded(encodings, tokenizer(starter_models / "good")) > 0
-    assert encoded(encodings, tokenizer(starter_models / "damaged")) == 0
-    assert encoded(encodings, tokenizer(tmp_path / "elsewhere")) == 0
-    assert encoded(encodings, tokenizer(starter_models / "good"), [*REQUESTS, ("x", " new")]) == 2
+    cache = TokenCache()
+    assert encoded(cache, tokenizer(starter_models / "good")) > 0
+    assert encoded(cache, tokenizer(starter_models / "damaged")) == 0
+    assert encoded(cache, tokenizer(tmp_path / "elsewhere")) == 0
+    assert encoded(cache, tokenizer(starter_models / "good"), [*REQUESTS, ("x", " new")]) == 2
 
 
 @pytest.mark.parametrize("other", [{"max_length": 4}, {"add_bos_token": True}, {"prefix_token_id": 3}])
 def test_other_settings_do_not_share(starter_models: Path, other: dict[str, Any]) -> None:
-    encodings, given = Encodings(), tokenizer(starter_models / "good")
-    assert encoded(encodings, given) == encoded(encodings, given, **other) > 0
+    cache, given = TokenCache(), tokenizer(starter_models / "good")
+    assert encoded(cache, given) == encoded(cache, given, **other) > 0
 
 
 def test_another_vocabulary_under_the_same_name_does_not_share(starter_models: Path, tmp_path: Path) -> None:
@@ -80,29 +80,29 @@ def test_another_vocabulary_under_the_same_name_does_not_share(starter_models: P
     content = json.loads(path.read_text())
     content["model"]["merges"] = content["model"]["merges"][:10]
     path.write_text(json.dumps(content))
-    encodings = Encodings()
-    assert encoded(encodings, tokenizer(starter_models / "good")) > 0
-    assert encoded(encodings, tokenizer(tmp_path / "good")) > 0
+    cache = TokenCache()
+    assert encoded(cache, tokenizer(starter_models / "good")) > 0
+    assert encoded(cache, tokenizer(tmp_path / "good")) > 0
 
 
 def test_a_tokenizer_that_cannot_be_told_shares_nothing() -> None:
-    assert content_of(object()) is None
+    assert tokenizer_content(object()) is None
 
 
 def test_choices_of_a_doc_share_their_context(starter_models: Path) -> None:
-    encodings, given = Encodings(), tokenizer(starter_models / "good")
-    encodings.encoder(given, 64).pairs(REQUESTS)
-    first, second, *_ = encodings.encoder(given, 64).pairs(REQUESTS)
+    cache, given = TokenCache(), tokenizer(starter_models / "good")
+    TextEncoder(given, 64, cache=cache).pairs(REQUESTS)
+    first, second, *_ = TextEncoder(given, 64, cache=cache).pairs(REQUESTS)
     assert first.context_ids is second.context_ids
 
 
 def test_without_room_everybody_encodes(starter_models: Path) -> None:
-    encodings, given = Encodings(capacity=0), tokenizer(starter_models / "good")
-    assert encoded(encodings, given) == encoded(encodings, given) > 0
+    cache, given = TokenCache(capacity=0), tokenizer(starter_models / "good")
+    assert encoded(cache, given) == encoded(cache, given) > 0
 
 
 def test_a_refused_request_keeps_its_place(starter_models: Path) -> None:
-    encoder = Encodings().encoder(tokenizer(starter_models / "good"), 8)
+    encoder = TextEncoder(tokenizer(starter_models / "good"), 8, cache=TokenCache())
     encoder.pairs(REQUESTS[:1])
     with pytest.raises(RequestError) as caught:
         encoder.pairs([REQUESTS[0], ("a", " b"), ("c", " far too long" * 20)])
