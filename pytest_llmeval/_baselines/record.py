@@ -22,8 +22,8 @@ from pytest_llmeval._errors import BaselineError
 from pytest_llmeval._functions import name_of
 from pytest_llmeval._output_types import OUTPUT_TYPES
 from pytest_llmeval._plain import plain_or_text
+from pytest_llmeval._prompts import num_fewshot
 from pytest_llmeval._prompts import written_kwargs
-from pytest_llmeval._prompts.fewshot import num_fewshot
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Task
 

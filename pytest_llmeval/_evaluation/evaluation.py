@@ -37,11 +37,11 @@ from pytest_llmeval._lm import LM
 from pytest_llmeval._output_types import OUTPUT_TYPES
 from pytest_llmeval._plain import BoundedCache
 from pytest_llmeval._plain import plain_or_text
+from pytest_llmeval._prompts import Shots
 from pytest_llmeval._prompts import instances_for
+from pytest_llmeval._prompts import num_fewshot
 from pytest_llmeval._prompts import render_doc
 from pytest_llmeval._prompts import written_kwargs
-from pytest_llmeval._prompts.fewshot import Shots
-from pytest_llmeval._prompts.fewshot import num_fewshot
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Ledger

@@ -1,32 +1,27 @@
-"""Docs to requests: what a doc of a task asks of a model.
+"""Docs to requests: the prompts of a doc, and what a task asks a model about them.
 
-fields      what a field of the task gives for a doc, with its type
-answers     what doc_to_target means for each output type
-messages    the turns of a prompt, as plain text or as a chat
-generation  how texts are generated
-values      RenderedDoc and Instance
-rendering   a doc, or an example, with its fields worked out
-requests    the calls of a model
+fields      the value of a field of the task for a doc, with its type
+rendering   a doc, or an example, with all its fields computed
+turns       the turns of a prompt, as plain text or as a chat
+fewshot     the examples before each doc
+generation  the settings of generations
+requests    the requests to a model
 """
 
-from pytest_llmeval._doc import ChatTemplate
-from pytest_llmeval._doc import Instance
-from pytest_llmeval._doc import RenderedDoc
-from pytest_llmeval._doc import RequestKind
+from pytest_llmeval._prompts.fewshot import Shots
+from pytest_llmeval._prompts.fewshot import num_fewshot
+from pytest_llmeval._prompts.generation import generation_kwargs
+from pytest_llmeval._prompts.generation import overrides_of
+from pytest_llmeval._prompts.generation import written_kwargs
 from pytest_llmeval._prompts.rendering import render_doc
-from pytest_llmeval._prompts.requests import generation_kwargs
 from pytest_llmeval._prompts.requests import instances_for
-from pytest_llmeval._prompts.requests import overrides_of
-from pytest_llmeval._prompts.requests import written_kwargs
 
 
 __all__ = [
-    "ChatTemplate",
-    "Instance",
-    "RenderedDoc",
-    "RequestKind",
+    "Shots",
     "generation_kwargs",
     "instances_for",
+    "num_fewshot",
     "overrides_of",
     "render_doc",
     "written_kwargs",

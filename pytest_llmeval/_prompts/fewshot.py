@@ -1,4 +1,4 @@
-"""Which solved examples stand before a doc: a function of task, seed and doc, never of what else is run.
+"""The solved examples before a doc: a function of task, seed and doc, never of the other docs that are run.
 
 The draws are those of lm-evaluation-harness when it runs all docs of a task in one process: one generator per
 task, seeded once, consumed doc by doc. They are made in that order up to the doc asked for and remembered, so
@@ -19,7 +19,7 @@ from pytest_llmeval._task import Task
 
 
 def num_fewshot(task: Task, settings: Settings) -> int:
-    """How many examples stand before each doc: the run's setting, else the task's, else none."""
+    """Return the number of examples before each doc: the run's setting, else the task's, else 0."""
     return (task.num_fewshot or 0) if settings.num_fewshot is None else settings.num_fewshot
 
 
@@ -32,8 +32,8 @@ class Shots:
         self._seed = settings.fewshot_seed
         self._n = num_fewshot(task, settings)
         self._n_is_given = settings.num_fewshot is not None
-        self._rng = random.Random(self._seed)  # noqa: S311 - the peer's draws, no secret
-        #: Indices into the pool, of doc 0, 1, ... as far as drawn; or why there are none.
+        self._rng = random.Random(self._seed)  # noqa: S311 - the peer's draws, not a secret
+        #: Indices into the pool for doc 0, 1, ... as far as drawn, or the reason why there are none.
         self._drawn: list[tuple[int, ...] | DataError] = []
 
     def check(self) -> None:
@@ -50,9 +50,9 @@ class Shots:
             raise self._too_few(have, pool)
 
     def for_doc(self, index: int) -> tuple[DocData, ...]:
-        """The examples of one doc, in the order in which they are shown.
+        """Return the examples of one doc, in the order in which they are shown.
 
-        Raises DataError where the pool has fewer than asked for besides the doc itself.
+        Raises DataError if the pool has fewer than asked for besides the doc itself.
         """
         if self._n == 0:
             return ()
@@ -63,7 +63,7 @@ class Shots:
             try:
                 self._drawn.append(self._draw(pool, len(self._drawn)))
             except DataError as error:
-                # Of that doc alone: the docs after it are drawn for all the same.
+                # Only that doc is in error: the examples of the docs after it are drawn all the same.
                 self._drawn.append(error)
         drawn = self._drawn[index]
         if isinstance(drawn, DataError):
@@ -76,9 +76,9 @@ class Shots:
 
     @property
     def _peer_excludes(self) -> bool:
-        """Whether the peer draws one more and removes the doc: it compares the names written in the task file.
+        """True if the peer draws one more and removes the doc: it compares the names written in the task file.
 
-        That is also so where both are absent: examples of the training split, docs of the validation split.
+        They are equal as well if both are absent: examples of the training split, docs of the validation split.
         """
         return self._task.fewshot.split == self._task.test_split
 
@@ -91,7 +91,7 @@ class Shots:
         return first
 
     def _draw(self, pool: Sequence[DocData], index: int) -> tuple[int, ...]:
-        """Examples of the next doc. Every doc takes the same numbers from the generator as it does in the peer."""
+        """Return examples of the next doc. Every doc takes the same numbers from the generator as in the peer."""
         if self._peer_excludes:
             # One more than asked for, where there is one: in the peer a pool of exactly n is an error here.
             drawn = self._sample(range(len(pool)), min(self._n + 1, max(self._n, len(pool))), pool)
@@ -103,7 +103,7 @@ class Shots:
         return self._without_doc(pool, drawn, index) if self._same_split else tuple(drawn)
 
     def _without_doc(self, pool: Sequence[DocData], drawn: Sequence[int], index: int) -> tuple[int, ...]:
-        """The draw with others in place of the doc itself, which the peer shows as its own example.
+        """Return the draw with others in place of the doc itself, which the peer shows as its own example.
 
         The others come from a generator of this doc's own, so that all other docs keep the peer's draws.
         """
@@ -123,7 +123,7 @@ class Shots:
         return self._rng.sample(candidates, n)
 
     def _is_doc(self, pool: Sequence[DocData], i: int, index: int) -> bool:
-        """Whether an example is the doc: by its content (which also finds copies), else by its row."""
+        """Return True if an example is the doc, by its content (which also finds copies) or by its row."""
         return pool[i] == self._docs[index] or self._docs.row_of_example(i) == index
 
     def _others(self, pool: Sequence[DocData], index: int) -> list[int]:

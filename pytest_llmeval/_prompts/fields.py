@@ -1,4 +1,4 @@
-"""What the fields of a task (`doc_to_text`, `doc_to_choice`, ...) give for one doc, with the type it has there.
+"""The values of the fields of a task (`doc_to_text`, `doc_to_choice`, ...) for one doc, with their types.
 
 The type decides what a value means, never its look: a column of numbers holds indices, the text "12" is a text
 and so is "[1, 2]". A template that puts out a single value has the type of that value.
@@ -35,14 +35,14 @@ class Row:
 
 
 def value_of(field: Field | None, row: Row) -> Any:
-    """The field's value for one doc: a column's, a template's, a function's, or a constant; None without a field.
+    """Return a field's value for one doc: a column's, a template's, a function's, or a constant; None without a field.
 
     Raises TemplateError where a template does not fit the doc, and TaskFileError where a function fails.
     """
     if field is None:
         return None
     if field.function is not None:
-        # A copy: what a function does to its doc must not reach the other fields, nor the next use as an example.
+        # A copy: changes that a function makes to its doc must not reach other fields, nor its next use as an example.
         return call(field.function, row.place(field), dict(row.data))
     if field.text is not None:
         column = field.text in row.data
@@ -51,13 +51,13 @@ def value_of(field: Field | None, row: Row) -> Any:
 
 
 def text_of(field: Field | None, row: Row) -> str:
-    """The field's value as a text; empty where there is no field or no value."""
+    """Return a field's value as a text; empty if there is no field or no value."""
     value = value_of(field, row)
     return "" if value is None else str(value)
 
 
 def choices_of(field: Field | None, row: Row) -> tuple[str, ...] | None:
-    """The option texts of a doc; None without a field. Raises DataError for anything but a list of texts."""
+    """Return the option texts of a doc; None without a field. Raises DataError for anything but a list of texts."""
     if field is None:
         return None
     value = value_of(field, row)
@@ -72,12 +72,12 @@ def choices_of(field: Field | None, row: Row) -> tuple[str, ...] | None:
 
 
 def is_written(field: Field, row: Row) -> bool:
-    """Whether the task file itself spells the value (a template, a list): there, digits may stand for an index."""
+    """Return True if the task file spells the value (a template, a list), so that digits may stand for an index."""
     return field.function is None and field.text not in row.data
 
 
 def _written_list(text: str) -> Any:
-    """The list that a template wrote piece by piece, e.g. ``['{{a}} is true', '{{a}} is false']``."""
+    """Return the list that a template wrote piece by piece, e.g. ``['{{a}} is true', '{{a}} is false']``."""
     try:
         return ast.literal_eval(text)
     except (SyntaxError, ValueError, MemoryError, RecursionError):

@@ -1,18 +1,8 @@
-"""The turns of a prompt, and their two spellings: plain text, or the messages of a chat.
-
-The rules are those of lm-evaluation-harness 0.4.13. In plain text every turn is followed by its delimiter (the
-target delimiter after a question, the few-shot delimiter after an answer); in a chat the template parts the
-turns and the delimiters go, except inside a user message that holds several of them.
-
-A doc with every field of its task worked out once, with the type it has.
-"""
+"""A doc, or an example, with every field of its task computed once, with the type it has."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
-from typing import Literal
 
 from pytest_llmeval._doc import RenderedDoc
 from pytest_llmeval._errors import DataError
@@ -27,79 +17,15 @@ from pytest_llmeval._prompts.fields import choices_of
 from pytest_llmeval._prompts.fields import is_written
 from pytest_llmeval._prompts.fields import text_of
 from pytest_llmeval._prompts.fields import value_of
+from pytest_llmeval._prompts.turns import Turn
+from pytest_llmeval._prompts.turns import example_turns
 from pytest_llmeval._task import DocData
 from pytest_llmeval._task import Field
 from pytest_llmeval._task import Task
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One turn; `delimiter` stands after it in plain text."""
-
-    role: Literal["system", "user", "assistant"]
-    content: str
-    delimiter: str = ""
-
-
-def system_turn(system: str | None, description: str, delimiter: str) -> tuple[Turn, ...]:
-    """The system text of the run and the task's description in one turn; none if both are empty."""
-    content = _joined(system or "", description, delimiter)
-    return (Turn("system", content),) if content else ()
-
-
-def question_turns(question: str, gen_prefix: str, target_delimiter: str) -> tuple[Turn, ...]:
-    """The evaluated doc; with a `gen_prefix` the reply has begun and is left open."""
-    if not gen_prefix:
-        return (Turn("user", question),)
-    return (Turn("user", question, _between(question, gen_prefix, target_delimiter)), Turn("assistant", gen_prefix))
-
-
-def example_turns(
-    question: str, answer: str, gen_prefix: str, target_delimiter: str, fewshot_delimiter: str
-) -> tuple[Turn, ...]:
-    """A solved example. One without an answer is a question with nothing after it, as in the peer."""
-    if not answer:
-        return question_turns(question, gen_prefix, target_delimiter)
-    delimiter = _between(question, gen_prefix, target_delimiter) if gen_prefix else target_delimiter
-    reply = _joined(gen_prefix, answer, " ")
-    return (Turn("user", question, delimiter), Turn("assistant", reply, fewshot_delimiter))
-
-
-def plain_text(turns: Sequence[Turn]) -> str:
-    """The prompt without a chat template."""
-    return "".join(turn.content + turn.delimiter for turn in turns)
-
-
-def chat_messages(turns: Sequence[Turn], multiturn: bool) -> list[dict[str, str]]:
-    """The prompt as chat messages: every turn one, or all examples and the question in one user message."""
-    if multiturn:
-        return [_message(turn) for turn in turns]
-    head = list(turns[:1]) if turns[0].role == "system" else []
-    tail = list(turns[-1:]) if turns[-1].role == "assistant" else []
-    asked = turns[len(head) : len(turns) - len(tail)]
-    content = plain_text(asked[:-1]) + asked[-1].content
-    return [_message(turn) for turn in [*head, Turn("user", content), *tail]]
-
-
-def ends_with_space(text: str) -> bool:
-    return text[-1:].isspace()
-
-
-def _message(turn: Turn) -> dict[str, str]:
-    return {"role": turn.role, "content": turn.content}
-
-
-def _joined(first: str, second: str, delimiter: str) -> str:
-    """Both texts, with the delimiter between them unless one is empty or brings its own white space."""
-    return first + (_between(first, second, delimiter) if first and second else "") + second
-
-
-def _between(first: str, second: str, delimiter: str) -> str:
-    return "" if not first or ends_with_space(first) or second[:1].isspace() else delimiter
-
-
 def render_doc(task: Task, index: int, data: DocData) -> RenderedDoc:
-    """A doc with all its fields worked out. Raises TemplateError or DataError where a field cannot be."""
+    """Return a doc with the values of its fields. Raises TemplateError, DataError or TaskFileError for a bad field."""
     row = Row(task, data, f"doc {index}")
     choices = choices_of(task.doc_to_choice, row)
     text, chosen = _prompt(task.doc_to_text, row, choices)
@@ -118,7 +44,7 @@ def render_doc(task: Task, index: int, data: DocData) -> RenderedDoc:
 
 
 def render_example(task: Task, data: DocData) -> tuple[Turn, ...]:
-    """A solved example, written by the fields of `fewshot_config` where it has them, else by the task's."""
+    """Return a solved example, written by the fields of `fewshot_config` where it has them, else by the task's."""
     own, row = task.fewshot, Row(task, data, "an example")
     choices = choices_of(own.doc_to_choice or task.doc_to_choice, row)
     text, chosen = _prompt(own.doc_to_text or task.doc_to_text, row, choices)
@@ -136,22 +62,19 @@ def render_example(task: Task, data: DocData) -> tuple[Turn, ...]:
 
 
 def _prompt(field: Field | None, row: Row, choices: Choices) -> tuple[str, int | None]:
-    """The prompt of a doc, and its index among the choices where the options are prompts (as in WinoGrande)."""
+    """Return the prompt of a doc, and its index among the choices where the options are prompts (as in WinoGrande)."""
     if field is None:
         return "", None
     value = value_of(field, row)
     if choices is not None and OUTPUT_TYPES[row.task.output_type].has_choices:
-        index = written_index(value) if _writes_digits_itself(field) else as_index(value)
+        # ``{% if good %}0{% else %}1{% endif %}``: no value of the doc is written, so digits can only be an index.
+        only_digits = field.text is not None and "{%" in field.text and "{{" not in field.text
+        index = written_index(value) if only_digits else as_index(value)
         if index is not None:
             return (choices[index] if 0 <= index < len(choices) else ""), index
     if isinstance(value, str | int | float):
         return str(value), None
     raise DataError(f"{row.place(field)}: expected a text, got {value!r:.80} ({type(value).__name__})")
-
-
-def _writes_digits_itself(field: Field) -> bool:
-    """``{% if good %}0{% else %}1{% endif %}``: no value of the doc is written, so digits can only be an index."""
-    return field.text is not None and "{%" in field.text and "{{" not in field.text
 
 
 def _answers(field: Field | None, row: Row, choices: Choices, chosen: int | None) -> tuple[Any, Answers]:
@@ -161,7 +84,7 @@ def _answers(field: Field | None, row: Row, choices: Choices, chosen: int | None
 
 
 def _problem(row: Row, choices: Choices, chosen: int | None, answers: Answers) -> str | None:
-    """Why a doc cannot be scored. Which answer is right a task with `process_results` judges itself."""
+    """Return the reason why a doc cannot be scored. A `process_results` judges the answers itself."""
     task = row.task
     kind = OUTPUT_TYPES[task.output_type]
     if kind.has_choices and task.doc_to_choice is not None:

@@ -29,9 +29,9 @@ from lm_eval.tasks import TaskManager
 
 from pytest_llmeval._docs import open_docs
 from pytest_llmeval._lm import GenerationKwargs
+from pytest_llmeval._prompts import Shots
 from pytest_llmeval._prompts import instances_for
 from pytest_llmeval._prompts import render_doc
-from pytest_llmeval._prompts.fewshot import Shots
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import read_task_file

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from pytest_llmeval._docs import open_docs
 from pytest_llmeval._errors import DataError
 from pytest_llmeval._errors import TaskFileError
-from pytest_llmeval._prompts.fewshot import Shots
-from pytest_llmeval._prompts.fewshot import num_fewshot
+from pytest_llmeval._prompts import Shots
+from pytest_llmeval._prompts import num_fewshot
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import DocData
 from pytest_llmeval._task import Task
