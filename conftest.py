@@ -1,7 +1,7 @@
-"""For the tests and benchmarks of this repository; what users write in theirs is in the README.
+"""Fixtures for the tests and benchmarks of this repository; the README shows the `conftest.py` of a user's suite.
 
-The model that `pytest benchmarks/starter` runs on without being told is named in `pyproject.toml`
-(`llmeval_model`): the embedded checkpoint below `benchmarks/starter/models`.
+The default model of `pytest benchmarks/starter`, the embedded checkpoint below `benchmarks/starter/models`, is named in
+`pyproject.toml` (`llmeval_model`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def starter_models() -> Path:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """Real benchmark data and a peer's results, which are not part of this repository."""
+    """The folder of benchmark data and of results of lm_eval, which are not part of this repository."""
     folder = os.environ.get("LLMEVAL_SHARED")
     if not folder or not Path(folder).is_dir():
-        pytest.skip("LLMEVAL_SHARED names no folder: no benchmark data on this machine")
+        pytest.skip("LLMEVAL_SHARED does not name a folder: no benchmark data on this machine")
     return Path(folder)

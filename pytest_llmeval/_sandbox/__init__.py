@@ -7,7 +7,7 @@ and threads (`trial`). They stop a program that hangs, floods, forks, deletes, s
 not defend the verdict against code written to deceive its own tests, see `trial`. And all of them belong to the
 kernel: against an unknown hole in the kernel only a separate machine helps.
 
-    limits       Limits, CodeOutcome: the values that both processes share
+    limits       CodeLimits, CodeOutcome: the values that both processes share
     worker       the test process's side: one launcher, and the reasons for refusal
     launcher     the process outside: enters the root folder, forks a watcher per program
     root_folder  namespaces and the root folder
@@ -22,13 +22,13 @@ from __future__ import annotations
 
 from pytest_llmeval._errors import SandboxError
 from pytest_llmeval._sandbox.limits import LIMITS
+from pytest_llmeval._sandbox.limits import CodeLimits
 from pytest_llmeval._sandbox.limits import CodeOutcome
-from pytest_llmeval._sandbox.limits import Limits
 from pytest_llmeval._sandbox.worker import Worker
 from pytest_llmeval._sandbox.worker import refusal
 
 
-__all__ = ["CodeOutcome", "Limits", "Worker", "available", "run_code"]
+__all__ = ["CodeLimits", "CodeOutcome", "Worker", "available", "run_code"]
 
 # Reaches its end only if every layer of the sandbox holds.
 _PROBE = """
@@ -58,7 +58,7 @@ def available() -> str | None:
     return None if outcome.passed else str(refusal(f"a trial in the sandbox {outcome.reason}"))
 
 
-def run_code(program: str, limits: Limits = LIMITS) -> CodeOutcome:
+def run_code(program: str, limits: CodeLimits = LIMITS) -> CodeOutcome:
     """Run one Python program, which passes if its last statement is reached. Raises SandboxError where it cannot."""
     with Worker() as worker:
         return worker.run(program, limits)

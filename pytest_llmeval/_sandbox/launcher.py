@@ -19,7 +19,7 @@ from pytest_llmeval._sandbox import kernel
 from pytest_llmeval._sandbox import root_folder
 from pytest_llmeval._sandbox import syscalls
 from pytest_llmeval._sandbox import trial
-from pytest_llmeval._sandbox.limits import Limits
+from pytest_llmeval._sandbox.limits import CodeLimits
 
 
 def main(libraries: list[str]) -> None:
@@ -57,7 +57,7 @@ def _serve(line: bytes, seccomp: bytes) -> None:
 
 def _watch(line: bytes, seccomp: bytes) -> None:
     request = json.loads(line)
-    limits = Limits(**request["limits"])
+    limits = CodeLimits(**request["limits"])
     try:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL, "tie the watcher to the launcher")
         root_folder.enter(limits.file_bytes)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits on what one program may use. It is always a single process, which no limit changes.
+class CodeLimits:
+    """CodeLimits on what one program may use. It is always a single process, which no limit changes.
 
     `cpu_seconds` (whole) is processor time, the limit that a busy program meets; `wall_seconds` is for one that
     waits, and is larger so that the verdict on a program does not depend on how loaded the machine is.
@@ -23,7 +23,7 @@ class Limits:
 
 
 #: Published HumanEval results allow 3 seconds; the other limits are ample for a correct solution.
-LIMITS = Limits()
+LIMITS = CodeLimits()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from pytest_llmeval._sandbox import root_folder
+from pytest_llmeval._sandbox.limits import CodeLimits
 from pytest_llmeval._sandbox.limits import CodeOutcome
-from pytest_llmeval._sandbox.limits import Limits
 
 
 _PROGRAM = "<program>"
@@ -34,7 +34,7 @@ _NO_MEMORY = b"MemoryError"
 _OPEN_FILES = 64
 
 
-def judge(program: str, limits: Limits, confine: Callable[[], None]) -> CodeOutcome:
+def judge(program: str, limits: CodeLimits, confine: Callable[[], None]) -> CodeOutcome:
     """Run a program to its end or its limits. `confine` is called in its process, after limits are set.
 
     Raises OSError when the program could not be confined; it has not been run then.
@@ -65,7 +65,7 @@ def judge(program: str, limits: Limits, confine: Callable[[], None]) -> CodeOutc
     return _failure(said[1:], os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, limits)
 
 
-def _failure(said: bytes, status: int, seconds: float, limits: Limits) -> CodeOutcome:
+def _failure(said: bytes, status: int, seconds: float, limits: CodeLimits) -> CodeOutcome:
     """The outcome of a program that wrote `said`, ended with an exit status, and used seconds of processor time."""
     if said == _NO_MEMORY:
         return CodeOutcome(False, "out of memory")
@@ -85,7 +85,9 @@ def _failure(said: bytes, status: int, seconds: float, limits: Limits) -> CodeOu
     return CodeOutcome(False, "out of memory: killed by the kernel")
 
 
-def _be_tried(program: str, limits: Limits, confine: Callable[[], None], token_end: int, verdict_end: int) -> NoReturn:
+def _be_tried(
+    program: str, limits: CodeLimits, confine: Callable[[], None], token_end: int, verdict_end: int
+) -> NoReturn:
     """Run the program in its process, which ends here whatever the program did to the interpreter."""
     leave, write = os._exit, os.write
     try:
@@ -115,7 +117,7 @@ def _close_all_but(*kept: int) -> None:
     os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
 
-def _set(limits: Limits) -> None:
+def _set(limits: CodeLimits) -> None:
     """Set soft and hard limits alike: the first process of a tree ignores SIGXCPU, but SIGKILL ends it."""
     # Under an ordinary user the watcher and the launcher are tasks of the same user.
     watchers = 2 if os.getuid() == root_folder.NOBODY else 0

@@ -22,8 +22,8 @@ from typing import Any
 from pytest_llmeval._errors import SandboxError
 from pytest_llmeval._sandbox import syscalls
 from pytest_llmeval._sandbox.limits import LIMITS
+from pytest_llmeval._sandbox.limits import CodeLimits
 from pytest_llmeval._sandbox.limits import CodeOutcome
-from pytest_llmeval._sandbox.limits import Limits
 
 
 _REFUSAL = (
@@ -93,7 +93,7 @@ class Worker:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def run(self, program: str, limits: Limits = LIMITS) -> CodeOutcome:
+    def run(self, program: str, limits: CodeLimits = LIMITS) -> CodeOutcome:
         """Run one program until it ends or meets a limit."""
         try:
             self._ask({"program": program, "limits": asdict(limits)})

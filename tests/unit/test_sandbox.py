@@ -20,8 +20,8 @@ import pytest
 
 from pytest_llmeval import _sandbox
 from pytest_llmeval._errors import SandboxError
+from pytest_llmeval._sandbox import CodeLimits
 from pytest_llmeval._sandbox import CodeOutcome
-from pytest_llmeval._sandbox import Limits
 from pytest_llmeval._sandbox import Worker
 from pytest_llmeval._sandbox import worker as worker_module
 
@@ -30,7 +30,7 @@ NOBODY = 65534
 PACKAGE = Path(_sandbox.__file__).parent
 
 #: For programs that wait: they are stopped by the clock.
-SHORT = Limits(wall_seconds=1.0, cpu_seconds=60)
+SHORT = CodeLimits(wall_seconds=1.0, cpu_seconds=60)
 
 #: Ends in an error that shows a value, to look at the inside.
 SHOW = "\nraise SystemExit(repr(value))"
@@ -187,18 +187,20 @@ def test_verdicts_do_not_depend_on_the_order_of_sets(worker: Worker) -> None:
 @pytest.mark.parametrize(
     ("program", "limits", "reason"),
     [
-        ("while True: pass", Limits(cpu_seconds=1), "timed out after 1 s of processor time"),
+        ("while True: pass", CodeLimits(cpu_seconds=1), "timed out after 1 s of processor time"),
         ("import time\ntime.sleep(1000)", SHORT, "timed out after 1 s"),
         ("while True: print('x' * 100_000)", SHORT, "timed out after 1 s"),
         ("import os\nwhile True: os.write(2, b'x' * 100_000)", SHORT, "timed out after 1 s"),
         ("import os, time\nos.closerange(0, 256)\ntime.sleep(1000)", SHORT, "timed out after 1 s"),
         ("import threading\nthreading.Lock().acquire()\nthreading.Event().wait()", SHORT, "timed out after 1 s"),
-        ("x = 'x' * (1 << 40)", Limits(), "out of memory"),
-        ("x = []\nwhile True: x.append(bytes(1 << 26))", Limits(memory_bytes=300 << 20), "out of memory"),
-        ("x = []\nwhile True: x.append(x[:] + ['y'] * 10_000)", Limits(memory_bytes=200 << 20), "out of memory"),
+        ("x = 'x' * (1 << 40)", CodeLimits(), "out of memory"),
+        ("x = []\nwhile True: x.append(bytes(1 << 26))", CodeLimits(memory_bytes=300 << 20), "out of memory"),
+        ("x = []\nwhile True: x.append(x[:] + ['y'] * 10_000)", CodeLimits(memory_bytes=200 << 20), "out of memory"),
     ],
 )
-def test_endless_and_boundless_programs_are_stopped(worker: Worker, program: str, limits: Limits, reason: str) -> None:
+def test_endless_and_boundless_programs_are_stopped(
+    worker: Worker, program: str, limits: CodeLimits, reason: str
+) -> None:
     assert worker.run(program, limits) == CodeOutcome(False, reason)
 
 
@@ -219,8 +221,8 @@ try:
 except RuntimeError:
     pass
 """
-    assert shown(worker.run(program + SHOW, Limits(threads=10))) == "10"
-    assert shown(worker.run(program + SHOW, Limits(threads=50))) == "50"
+    assert shown(worker.run(program + SHOW, CodeLimits(threads=10))) == "10"
+    assert shown(worker.run(program + SHOW, CodeLimits(threads=50))) == "50"
 
 
 @pytest.mark.parametrize(
@@ -236,7 +238,7 @@ except RuntimeError:
     ],
 )
 def test_files_are_bounded(worker: Worker, program: str) -> None:
-    outcome = worker.run(program, Limits(file_bytes=1 << 20))
+    outcome = worker.run(program, CodeLimits(file_bytes=1 << 20))
     assert re.match(r"failed: OSError: \[Errno (27|28|24)\] ", outcome.reason), outcome
 
 
@@ -491,7 +493,7 @@ if os.fork():
     os.wait()
     sys.exit()
 root_folder.enter(1 << 20)
-outcome = trial.judge({program!r}, limits.Limits(**{limits!r}), lambda: launcher._give_up_rights(b""))
+outcome = trial.judge({program!r}, limits.CodeLimits(**{limits!r}), lambda: launcher._give_up_rights(b""))
 print(outcome.reason)
 """
 
@@ -607,7 +609,7 @@ def test_what_runs_dies_with_its_worker() -> None:
 
     def run(worker: Worker) -> None:
         try:
-            worker.run("import time\ntime.sleep(1000)", Limits(wall_seconds=100))
+            worker.run("import time\ntime.sleep(1000)", CodeLimits(wall_seconds=100))
         except SandboxError as error:
             ended.append(error)
 
