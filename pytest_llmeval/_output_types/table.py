@@ -56,6 +56,13 @@ class OutputType:
         """True if the model writes texts: only then `generation_kwargs` and `repeats` have a meaning."""
         return self.method == "generate_until"
 
+    def read(self, response: Any) -> Any:
+        """Return a response as a plain value. Raises ValueError if a model answers something else."""
+        try:
+            return self.read_response(response)
+        except (TypeError, ValueError, IndexError):
+            raise ValueError(f"the model answered {response!r:.80}, expected {self.expected}") from None
+
 
 def _choice_requests(
     doc: RenderedDoc, prompts: Sequence[str], delimiter: str, unconditional: bool

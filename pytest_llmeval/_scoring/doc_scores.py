@@ -1,16 +1,14 @@
-"""From a model's responses to one doc's scores.
+"""The scores of one doc, from a model's responses to it.
 
-Filters, then the metrics of the task or its own `process_results`. Whatever a doc or a function of the task gets
-wrong becomes the doc's `error`; it never ends a run.
+The responses pass through the filters, then the metrics of the task or its `process_results` score them. Whatever is
+wrong with a doc or with a function of the task becomes the doc's `error`; it never ends a run.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 from typing import TypeAlias
 
@@ -19,7 +17,6 @@ from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._functions import call
 from pytest_llmeval._functions import name_of
 from pytest_llmeval._output_types import OUTPUT_TYPES
-from pytest_llmeval._output_types import OutputType
 from pytest_llmeval._output_types import margin
 from pytest_llmeval._output_types import pick
 from pytest_llmeval._plain import plain
@@ -48,20 +45,19 @@ def score_doc(
     code_runner: CodeRunner | None = None,
     keep_sample: bool = True,
 ) -> DocResult:
-    """The scores of one doc.
+    """Return the scores of one doc, or its error.
 
-    `responses[i]`: the repeats' answers to the doc's i-th distinct request. There is one request per choice (for
-    `acc_mutual_info` followed by one per choice without its context), and a single one for the other output
-    types. `code_runner` runs the programs of pass@k. `keep_sample`: fill `sample` with what a sample file says of
-    target, responses and filtered responses.
+    `responses[i]` are the answers to the doc's i-th distinct request, one per repeat. The requests of a doc are those
+    of its output type. `code_runner` runs the programs of pass@k. `keep_sample`: fill `sample` with the target, the
+    responses and the filtered responses, for a sample file.
     """
     if doc.problem is not None:
         return DocResult(index, {}, error=doc.problem)
     output = OUTPUT_TYPES[task.output_type]
     try:
-        given = [[_understood(output, response) for response in repeats] for repeats in responses]
+        given = [[output.read(response) for response in repeats] for repeats in responses]
         filtered = {pipeline.name: [pipeline(repeats, doc.data) for repeats in given] for pipeline in task.filters}
-        scores = {name: _scores(task, _Asked(doc, answers, code_runner)) for name, answers in filtered.items()}
+        scores = {name: _scores(task, doc, answers, code_runner) for name, answers in filtered.items()}
         for metric in task.metrics:
             if metric.declared_range is not None:
                 for items in scores.values():
@@ -70,24 +66,36 @@ def score_doc(
         return DocResult(index, {}, error=str(error))
     except ValueError as error:
         return DocResult(index, {}, error=f"task {task.name}, doc {index}: {error}")
-    correct = _judged(task, next(iter(scores.values())))
+    correct = _is_correct(task, next(iter(scores.values())))
     unusable = output.unusable(doc, given)
     if unusable and task.process_results is not None:
-        scores = {name: _unknown(items) for name, items in scores.items()}
+        # Numbers that a function of the task made of NaN mean nothing: argmax of NaN is 0, which may be right.
+        scores = {
+            name: {key: math.nan if isinstance(item, int | float) else item for key, item in items.items()}
+            for name, items in scores.items()
+        }
+    flat = [response for repeats in responses for response in repeats]
+    sample: dict[str, Any] | None = None
+    if keep_sample:
+        sample = {
+            "target": plain_or_text(doc.target),
+            "resps": plain_or_text(given),
+            "filtered_resps": {name: plain_or_text(answers) for name, answers in filtered.items()},
+        }
     return DocResult(
         doc=index,
         scores=scores,
         correct=False if unusable else correct,
         nonfinite=unusable,
-        truncated=_count(responses, lambda response: getattr(response, "truncated", False)),
-        cut_off=_count(responses, lambda response: getattr(response, "finish_reason", None) == "length"),
+        truncated=sum(bool(getattr(response, "truncated", False)) for response in flat),
+        cut_off=sum(getattr(response, "finish_reason", None) == "length" for response in flat),
         tied=_is_tied(task, doc, given),
-        sample=_sample(doc, given, filtered) if keep_sample else None,
+        sample=sample,
     )
 
 
 def pick_of(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -> Pick | None:
-    """Which choice the model found likeliest, and by how much; None where a task has no choices to pick from."""
+    """Return the choice that the model finds likeliest, and by how much; None where a task has no choices."""
     choices = doc.choices or ()
     if not OUTPUT_TYPES[task.output_type].has_choices or not choices:
         return None
@@ -97,18 +105,16 @@ def pick_of(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) ->
 
 
 def choice_values(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -> dict[str, list[float]]:
-    """What each metric of the task that picks a choice picks it by; empty where none does, or nobody knows how."""
-    if not OUTPUT_TYPES[task.output_type].has_choices or task.process_results is not None:
-        return {}
+    """Return the values, choice by choice, that each metric picks by; none of a task with a `process_results`."""
     output = OUTPUT_TYPES[task.output_type]
-    if output.answered is None:
+    if output.answered is None or not output.has_choices or task.process_results is not None:
         return {}
-    answered = output.answered(doc, [output.read_response(repeats[0]) for repeats in responses])
+    answered = output.answered(doc, [output.read(repeats[0]) for repeats in responses])
     return {metric.name: metric.picks_by(answered) for metric in task.metrics if metric.picks_by is not None}
 
 
 def _is_tied(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -> bool:
-    """Whether the likeliest of a doc's choices has its equal: in half precision many do, of a broken model all."""
+    """Return True if two choices are the likeliest: in half precision many docs are tied, of a broken model all."""
     if not OUTPUT_TYPES[task.output_type].has_choices or task.process_results is not None:
         return False
     lls = [float(repeats[0][0]) for repeats in responses[: len(doc.choices or ())]]
@@ -117,72 +123,46 @@ def _is_tied(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -
 
 
 def _margin(values: Sequence[float]) -> float:
-    """Of the pick; 0 where there is none."""
+    """Return the margin of the pick; 0 where there is none."""
     index = pick(values)
     return 0.0 if index < 0 else margin(values, index)
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A doc with one filtered answer per distinct request."""
-
-    doc: RenderedDoc
-    answers: list[Any]
-    code_runner: CodeRunner | None
-
-
-def _scores(task: Task, asked: _Asked) -> Scores:
-    """The items of one filter."""
+def _scores(task: Task, doc: RenderedDoc, answers: list[Any], code_runner: CodeRunner | None) -> Scores:
+    """Return the items of one filter, which leaves one answer per distinct request."""
     if task.process_results is not None:
-        return _processed(task.process_results, asked, task)
+        return _processed(task, task.process_results, doc, answers)
     answered = OUTPUT_TYPES[task.output_type].answered
-    if answered is None:
-        return _text_items(asked, task.metrics)
-    given = answered(asked.doc, asked.answers)
-    return {metric.name: metric.item(given) for metric in task.metrics if metric.item is not None}
-
-
-def _judged(task: Task, scores: Scores) -> bool | None:
-    """Whether the doc is right by the first score that is 0 or 1 and tells so; None if there is none."""
-    metrics = {metric.name: metric for metric in task.metrics}
-    for name in [*(name for name in metrics if name in scores), *scores]:
-        metric = metrics.get(name)
-        # Of items that a function or a program gave only the value tells.
-        if (metric is None or metric.kind in ("right", "any")) and _is_0_or_1(scores[name]):
-            better_is_0 = metric is not None and metric.higher_is_better is False
-            return bool(scores[name]) is not better_is_0
-    return None
-
-
-def _text_items(asked: _Asked, metrics: Sequence[Metric]) -> Scores:
-    doc = asked.doc
+    if answered is not None:
+        given = answered(doc, answers)
+        return {metric.name: metric.item(given) for metric in task.metrics if metric.item is not None}
     references = doc.references or tuple((doc.choices or ())[index] for index in doc.gold)
     if not references:
         raise ValueError("the doc has no right answer to compare with")
-    (prediction,) = asked.answers
+    (prediction,) = answers
     scores: dict[str, Item] = {}
-    for metric in metrics:
+    for metric in task.metrics:
         if metric.code is not None:
-            scores |= metric.code(prediction, doc.text, references, doc.data, asked.code_runner)
+            scores |= metric.code(prediction, doc.text, references, doc.data, code_runner)
         elif metric.score is not None:
-            given = {name: _item(name, item) for name, item in metric.score(prediction, references).items()}
-            if metric.kind == "any":
-                for name, item in given.items():
-                    _check_shape(metric, name, item, "its function", "return that, or name an aggregation for it")
-            scores |= given
+            items = {name: _plain(name, item) for name, item in metric.score(prediction, references).items()}
+            if metric.names_are_open:
+                for name, item in items.items():
+                    _check_item(metric, name, item, "its function", "return that, or name an aggregation for it")
+            scores |= items
     return scores
 
 
-def _processed(function: DocFunction, asked: _Asked, task: Task) -> Scores:
-    """What the task's own function makes of the answers, called as the format has it: (doc, answers) -> items.
+def _processed(task: Task, function: DocFunction, doc: RenderedDoc, answers: list[Any]) -> Scores:
+    """Return the items that `process_results` makes of the answers, called as in the format: (doc, answers) -> items.
 
     It may leave a metric out of some docs, but not all that the task lists out of one.
     """
     source = f"process_results {name_of(function)}"
-    found = call(function, "process_results", dict(asked.doc.data), list(asked.answers))
+    found = call(function, "process_results", dict(doc.data), list(answers))
     if not isinstance(found, Mapping):
         raise ValueError(f"{source} must return a dict by metric, got {found!r:.80}")
-    items = {str(name): _item(str(name), item) for name, item in found.items()}
+    items = {str(name): _plain(str(name), item) for name, item in found.items()}
     listed = [metric.name for metric in task.metrics if metric.listed]
     if listed and not any(name in items for name in listed):
         raise ValueError(
@@ -198,48 +178,32 @@ def _processed(function: DocFunction, asked: _Asked, task: Task) -> Scores:
             mend = f"return that, or leave {name} out where a doc has none"
         else:
             mend = "return that"
-        _check_shape(metric_of(task, name), name, item, source, mend)
+        _check_item(metric_of(task, name), name, item, source, mend)
     return items
 
 
-def _check_shape(metric: Metric, name: str, item: Item, source: str, mend: str) -> None:
-    """Raises ValueError for what a function of the task gives if the metric's aggregation cannot work with it."""
-    if needed := misfit(metric, item):
+def _is_correct(task: Task, scores: Scores) -> bool | None:
+    """Return the judgement of the first score that is 0 or 1 and means right or wrong; None if there is none."""
+    metrics = {metric.name: metric for metric in task.metrics}
+    for name in [*(name for name in metrics if name in scores), *scores]:
+        metric, item = metrics.get(name), scores[name]
+        # An item of a function or a program may mean anything: only its value shows it.
+        is_judgement = metric is None or metric.kind in ("right", "any")
+        if is_judgement and isinstance(item, int | float) and item in (0, 1):
+            better_is_0 = metric is not None and metric.higher_is_better is False
+            return bool(item) is not better_is_0
+    return None
+
+
+def _check_item(metric: Metric, name: str, item: Item, source: str, mend: str) -> None:
+    """Raise ValueError if the metric's aggregation cannot work with an item that a function of the task returned."""
+    if form := misfit(metric, item):
         taker = metric.aggregation.name
-        raise ValueError(f"metric {name}: {source} gave {item!r:.80}, and {taker} needs {needed}: {mend}")
+        raise ValueError(f"metric {name}: {source} gave {item!r:.80}, and {taker} needs {form}: {mend}")
 
 
-def _item(name: str, item: Any) -> Item:
+def _plain(name: str, item: Any) -> Item:
     try:
         return plain(item)
     except TypeError as error:
         raise ValueError(f"metric {name}: {error}") from None
-
-
-def _is_0_or_1(item: Item) -> bool:
-    return isinstance(item, int | float) and item in (0, 1)
-
-
-def _unknown(scores: Scores) -> Scores:
-    """Numbers that a function of the task made of NaN say nothing: argmax of NaN is 0, which may be right."""
-    return {name: math.nan if isinstance(item, int | float) else item for name, item in scores.items()}
-
-
-def _count(responses: Sequence[Sequence[Any]], which: Callable[[Any], bool]) -> int:
-    return sum(bool(which(response)) for repeats in responses for response in repeats)
-
-
-def _sample(doc: RenderedDoc, given: list[list[Any]], filtered: Mapping[str, list[Any]]) -> dict[str, Any]:
-    return {
-        "target": plain_or_text(doc.target),
-        "resps": plain_or_text(given),
-        "filtered_resps": {name: plain_or_text(answers) for name, answers in filtered.items()},
-    }
-
-
-def _understood(output: OutputType, response: Any) -> Any:
-    """A response as a plain value. Raises ValueError if a model answers something else."""
-    try:
-        return output.read_response(response)
-    except (TypeError, ValueError, IndexError):
-        raise ValueError(f"the model answered {response!r:.80}, expected {output.expected}") from None

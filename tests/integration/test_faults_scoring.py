@@ -218,7 +218,7 @@ class TestGroups:
                 "|a *|acc *|0.3500|±  |0.1021|",
                 "|c *|acc *|0.6667|±  |*|",
                 "| - b *|acc *|0.5000|±  |0.1369|",
-                "d: metric acc,none is missing in t3; the value rests on 20 docs",
+                "d: metric acc,none is missing in t3; the value is that of 20 docs",
             ]
         )
         assert run.printed.ret == 0

@@ -169,7 +169,7 @@ def test_docs_with_an_error_are_counted_and_left_out() -> None:
         "docs that could not be evaluated, left out of the values: 1",
         "requests whose context lost its left end to fit the model: 4",
         "answers that ended by their length limit: 2",
-        "docs whose likeliest choices are equally likely, the first of them taken: 1",
+        "docs with tied top choices, of which the first is counted: 1",
     )
 
 
@@ -307,7 +307,7 @@ def test_a_metric_that_a_task_lacks_is_told_with_the_docs_it_rests_on() -> None:
     summary = summarize_group(group(GroupMetric("acc")), [T1, T2, t3])
     assert only(summary).value == pytest.approx(0.35)
     assert (only(summary).n, summary.n) == (20, 22)
-    assert summary.notes == ("metric acc,none is missing in t3; the value rests on 20 docs",)
+    assert summary.notes == ("metric acc,none is missing in t3; the value is that of 20 docs",)
     nothing = summarize_group(group(GroupMetric("f1")), [T1])
     assert nothing.values == ()
     assert nothing.notes == ("metric f1,none is missing in t1; it has no value",)
