@@ -30,7 +30,7 @@ from pytest_llmeval._docs import DataSource
 from pytest_llmeval._evaluation.evaluation import OpenTask
 from pytest_llmeval._lm import GenerationKwargs
 from pytest_llmeval._lm import cut_at_stops
-from pytest_llmeval._models.arguments import ModelArgs
+from pytest_llmeval._models import ModelArgs
 from pytest_llmeval._models.huggingface import HuggingFaceLM
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._settings import Settings

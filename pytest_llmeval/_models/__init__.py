@@ -14,6 +14,7 @@ from pytest_llmeval._models.arguments import DTYPES
 from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.checkpoints import missing_packages
 from pytest_llmeval._models.encoding import TextEncoder
+from pytest_llmeval._models.encoding import window_of
 from pytest_llmeval._models.history import Given
 from pytest_llmeval._models.history import first_bad
 from pytest_llmeval._models.history import history_between
@@ -21,6 +22,7 @@ from pytest_llmeval._models.specs import HuggingFaceSpec
 from pytest_llmeval._models.specs import ModelFactory
 from pytest_llmeval._models.specs import ModelSpec
 from pytest_llmeval._models.specs import SchemeSpec
+from pytest_llmeval._models.specs import Source
 from pytest_llmeval._models.specs import parse_spec
 from pytest_llmeval._models.token_cache import TokenCache
 
@@ -33,12 +35,14 @@ __all__ = [
     "ModelFactory",
     "ModelSpec",
     "SchemeSpec",
+    "Source",
     "TextEncoder",
     "TokenCache",
     "first_bad",
     "history_between",
     "load_model",
     "parse_spec",
+    "window_of",
     "wrap_model",
 ]
 
@@ -48,7 +52,8 @@ NEEDED_PACKAGES = ("torch", "transformers")
 def load_model(spec: ModelSpec, token_cache: TokenCache | None = None) -> LM:
     """Return the model of a spec, its weights not yet read: `prepare()` or the first request reads them.
 
-    `token_cache` is shared by several models of a session. Raises ModelError if the model cannot be loaded.
+    Models with one `token_cache` and equal tokenizers encode each text once. Raises ModelError if the model cannot be
+    loaded.
     """
     if isinstance(spec, SchemeSpec):
         return spec.factory(spec.rest, spec.args)
@@ -66,11 +71,11 @@ def load_model(spec: ModelSpec, token_cache: TokenCache | None = None) -> LM:
 
 
 def wrap_model(model: Any, tokenizer: Any, *, name: str = "model in memory", **args: Any) -> LM:
-    """A model of transformers that is already in memory, such as one in training, as an `LM`.
+    """Return a model of transformers that is already in memory, such as one in training, as an `LM`.
 
-    `args` are the fields of `ModelArgs` that matter here: max_length, add_bos_token, prefix_token_id, batch_size,
-    max_batch_tokens, engine. It is evaluated as it stands at each call, without dropout, and left in the mode it was
-    in. ::
+    `args` are fields of `ModelArgs`: max_length, add_bos_token, prefix_token_id, batch_size, max_batch_tokens and
+    engine have an effect. The model is evaluated with its weights at each call, without dropout, and left in the
+    training mode it was in. ::
 
         @pytest.fixture(scope="session")
         def llmeval_model():
@@ -80,10 +85,10 @@ def wrap_model(model: Any, tokenizer: Any, *, name: str = "model in memory", **a
 
     from pytest_llmeval._models.huggingface import HuggingFaceLM
 
-    usual = ModelArgs(**args)
+    own = ModelArgs(**args)
 
-    def in_memory(asked: ModelArgs) -> Any:
-        """The model itself, or for another dtype a copy."""
-        return model if asked.dtype == usual.dtype else copy.deepcopy(model).to(getattr(torch, asked.dtype))
+    def load(wanted: ModelArgs) -> Any:
+        """Return the model itself, or a copy in another dtype."""
+        return model if wanted.dtype == own.dtype else copy.deepcopy(model).to(getattr(torch, wanted.dtype))
 
-    return HuggingFaceLM(model.config, tokenizer, in_memory, usual, name=name)
+    return HuggingFaceLM(model.config, tokenizer, load, own, name=name)

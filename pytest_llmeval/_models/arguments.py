@@ -78,10 +78,10 @@ TYPES: Mapping[str, ValueType[Any]] = MappingProxyType(
 )
 
 
-def read_model_args(args: Mapping[str, object]) -> ModelArgs:
+def read_model_args(args: Mapping[str, str]) -> ModelArgs:
     """Return the typed arguments. Raises SettingError for an unknown name or a value of the wrong type."""
     for name in args:
         if name not in TYPES:
             there_are = f"; there are: {', '.join(sorted(TYPES))}"
             raise SettingError(f"model argument {name!r} is unknown{did_you_mean(name, TYPES, otherwise=there_are)}")
-    return ModelArgs(**{name: TYPES[name].read(str(text), f"model argument {name}") for name, text in args.items()})
+    return ModelArgs(**{name: TYPES[name].read(text, f"model argument {name}") for name, text in args.items()})

@@ -1,4 +1,4 @@
-"""The files of a model: checks by names, sizes and first bytes alone, and a hash of their contents."""
+"""The files of a checkpoint: checks by names, sizes and first bytes alone, and hashes of their contents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_llmeval._plain import listed
 
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 WEIGHTS = ("*.safetensors", "*.bin")
-#: Any of these means that a tokenizer was saved; which ones are needed depends on its class.
+#: Any of these files shows that a tokenizer was saved; which ones it needs depends on its class.
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
 GGUF_MAGIC = b"GGUF"
 GGUF_PACKAGES = ("gguf", "accelerate")
@@ -24,20 +24,17 @@ LFS_POINTER = b"version https://git-lfs"
 #: A safetensors file starts with the length of its header, 8 bytes, then the header: tensor -> place in the rest.
 _LENGTH_BYTES = 8
 _LARGEST_HEADER = 100_000_000
-
-
-#: Files that make a model and its tokenizer; a README or an optimizer state changes no answer.
+#: Files that belong to a model or its tokenizer; a README or an optimizer state changes no answer.
 PARTS = ("*.safetensors", "*.bin", "*.gguf", "*.json", "*.model", "*.txt", "*.jinja", "*.tiktoken", "*.py")
-#: What a trainer writes beside a checkpoint.
+#: Files that a trainer writes beside a checkpoint.
 NO_PARTS = frozenset({"trainer_state.json", "training_args.bin", "optimizer.bin", "scheduler.bin", "requirements.txt"})
 
 
 def check_folder(folder: Path, *, own_tokenizer: bool = True) -> None:
-    """Raises SettingError for a folder that lacks config, weights or (if wanted) a tokenizer, naming what."""
+    """Raise SettingError if a folder lacks config, weights or, with `own_tokenizer`, a tokenizer, and say which."""
     _check_config(folder)
-    files = _weight_files(folder)
-    for file in files:
-        _check_weights(file)
+    for path in _weight_files(folder):
+        _check_weights(path)
     if own_tokenizer and not any((folder / name).is_file() for name in TOKENIZER_FILES):
         raise SettingError(
             f"model {str(folder)!r} has no tokenizer (looked for {', '.join(TOKENIZER_FILES)}): save it beside the "
@@ -46,12 +43,14 @@ def check_folder(folder: Path, *, own_tokenizer: bool = True) -> None:
 
 
 def check_gguf(path: Path) -> None:
-    """Raises SettingError for a .gguf file that is missing, is none, or needs packages that are missing."""
+    """Raise SettingError if a GGUF file is missing or has other contents, or packages for reading it are missing."""
     if not path.is_file():
         raise SettingError(f"model {str(path)!r}: there is no such file")
-    start = _first_bytes(path)
-    if not start.startswith(GGUF_MAGIC):
-        raise SettingError(f"model {str(path)!r} is no GGUF file: {_what_else(start, GGUF_MAGIC)}")
+    if problem := _not_data(path):
+        raise SettingError(f"model {str(path)!r} is not a GGUF file: {problem}")
+    start = _first_bytes(path)[: len(GGUF_MAGIC)]
+    if start != GGUF_MAGIC:
+        raise SettingError(f"model {str(path)!r} is not a GGUF file: it starts with {start!r}, not {GGUF_MAGIC!r}")
     missing = missing_packages(GGUF_PACKAGES)
     if missing:
         raise SettingError(
@@ -61,19 +60,14 @@ def check_gguf(path: Path) -> None:
 
 
 def missing_packages(names: Iterable[str]) -> list[str]:
-    """Those that cannot be imported; nothing is imported to find out."""
+    """Return the names of packages that are not installed; none is imported to find out."""
     return [name for name in names if importlib.util.find_spec(name) is None]
 
 
-def weight_index(folder: Path) -> Path | None:
-    """The file that lists the shards of a model saved in several."""
-    return next((folder / name for name in INDEXES if (folder / name).is_file()), None)
-
-
 def content_hashes(place: Path) -> list[tuple[str, str]]:
-    """(name, SHA-256) of a model's file, which then has no name, or of every part in a folder, sorted by name.
+    """Return (name, SHA-256) of each file in a folder that belongs to the model, sorted by name.
 
-    Every byte is read: gigabytes take seconds.
+    For a file, return its hash with an empty name. Every byte is read: gigabytes take seconds.
     """
     if place.is_file():
         return [("", _hash(place))]
@@ -99,11 +93,11 @@ def _check_config(folder: Path) -> None:
     ggufs = sorted(folder.glob("*.gguf"))
     if ggufs:
         raise SettingError(f"model {str(folder)!r} is a folder of GGUF files: name the file, e.g. {str(ggufs[0])!r}")
-    raise SettingError(f"model {str(folder)!r} has no config.json: it is no folder that save_pretrained wrote")
+    raise SettingError(f"model {str(folder)!r} has no config.json: expected a folder written by save_pretrained")
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    index = weight_index(folder)
+    index = next((folder / name for name in INDEXES if (folder / name).is_file()), None)
     if index is None:
         files = sorted(file for pattern in WEIGHTS for file in folder.glob(pattern))
         if not files:
@@ -120,9 +114,8 @@ def _weight_files(folder: Path) -> list[Path]:
 
 
 def _check_weights(path: Path) -> None:
-    start = _first_bytes(path)
-    if start.startswith(LFS_POINTER) or not start:
-        raise SettingError(f"model weights {str(path)!r}: {_what_else(start, b'')}")
+    if problem := _not_data(path):
+        raise SettingError(f"model weights {str(path)!r}: {problem}")
     if path.suffix == ".safetensors":
         expected = _safetensors_size(path)
         if expected is None or path.stat().st_size < expected:
@@ -131,7 +124,7 @@ def _check_weights(path: Path) -> None:
 
 
 def _safetensors_size(path: Path) -> int | None:
-    """How many bytes the header of a safetensors file promises; None if it cannot be read."""
+    """Return the size in bytes that the header of a safetensors file implies; None if it cannot be read."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
         if not 0 < length <= _LARGEST_HEADER:
@@ -148,9 +141,9 @@ def _read_object(path: Path, folder: Path) -> Mapping[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise SettingError(f"model {str(folder)!r}: {path.name} is no JSON: {error}") from None
+        raise SettingError(f"model {str(folder)!r}: {path.name} is not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise SettingError(f"model {str(folder)!r}: {path.name} holds no JSON object")
+        raise SettingError(f"model {str(folder)!r}: {path.name} does not hold a JSON object")
     return value
 
 
@@ -159,9 +152,8 @@ def _first_bytes(path: Path) -> bytes:
         return file.read(64)
 
 
-def _what_else(start: bytes, magic: bytes) -> str:
-    if not start:
-        return "it is empty"
+def _not_data(path: Path) -> str | None:
+    start = _first_bytes(path)
     if start.startswith(LFS_POINTER):
         return "it is a git-lfs pointer; run 'git lfs pull'"
-    return f"it starts with {start[: len(magic)]!r}, not {magic!r}"
+    return None if start else "it is empty"

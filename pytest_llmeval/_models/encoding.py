@@ -34,6 +34,13 @@ from pytest_llmeval._models.token_cache import tokenizer_content
 #: A tokenizer of transformers. The package works without its types.
 Tokenizer: TypeAlias = Any
 
+#: Attributes of configs that hold the window, for different model types, in the order they are tried.
+LENGTH_NAMES = ("n_positions", "max_position_embeddings", "n_ctx")
+#: The window of a model if neither config nor tokenizer has one.
+DEFAULT_MAX_LENGTH = 2048
+#: Tokenizers without a limit report int(1e30).
+NO_LIMIT = 10**12
+
 #: Contexts after which a continuation is encoded on trial, see `_encode_apart`.
 ANCHORS = ("\n", ".", "a")
 
@@ -201,6 +208,17 @@ class TextEncoder:
             ids = ids[: -len(self._last_ids)]
         n = len(self._first_ids)
         return ids[n:] if n and ids[: 2 * n] == self._first_ids * 2 else ids
+
+
+def window_of(config: Any, tokenizer: Tokenizer) -> int:
+    """Return how many tokens a model reads at once: by its config (of its text part), else by its tokenizer."""
+    text_config = getattr(config, "text_config", None) or config
+    for name in LENGTH_NAMES:
+        length = getattr(text_config, name, None)
+        if length is not None:
+            return int(length)
+    length = getattr(tokenizer, "model_max_length", None)
+    return int(length) if length is not None and length < NO_LIMIT else DEFAULT_MAX_LENGTH
 
 
 def _special_ids(tokenizer: Tokenizer) -> tuple[TokenIds, TokenIds]:

@@ -1,4 +1,4 @@
-"""A Hugging Face model as an `LM`: texts in, answers out; encoding, engine and decoding put together."""
+"""A Hugging Face model as an `LM`: the encoder, the engine and the chat template of one model put together."""
 
 from __future__ import annotations
 
@@ -36,29 +36,25 @@ from pytest_llmeval._lm import Loglikelihood
 from pytest_llmeval._lm import cut_at_stops
 from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.encoding import TextEncoder
+from pytest_llmeval._models.encoding import window_of
 from pytest_llmeval._models.loading import Loader
 from pytest_llmeval._models.specs import HuggingFaceSpec
 from pytest_llmeval._models.token_cache import TokenCache
 
 
-#: The window of a model whose config and tokenizer say nothing about one.
-DEFAULT_MAX_LENGTH = 2048
-#: Where configs of different model types keep their window, in the order they are asked.
-LENGTH_NAMES = ("n_positions", "max_position_embeddings", "n_ctx")
-#: Tokenizers without a limit report int(1e30).
-NO_LIMIT = 10**12
-#: The day of every chat template that prints one: the day which Llama 3's own template falls back to.
+#: The date in prompts of chat templates that print one: the date that Llama 3's own template falls back to.
 TODAY = datetime.datetime(2024, 7, 26)
 _STRFTIME_NOW = re.compile(r"""strftime_now\(\s*(?P<quote>["'])(?P<format>.*?)(?P=quote)\s*\)""")
-#: Tokens that are looked at beyond the length of a stop string: some write nothing, or part of a letter.
+#: Tokens decoded in addition to the length of a stop string: some write nothing, or part of a letter.
 SPARE_TOKENS = 4
 
 
 class HuggingFaceLM:
-    """Serves one causal model. `load` is called for the weights when they are first needed, with the arguments.
+    """One causal model of transformers.
 
-    `on_progress` is called with (requests done, requests asked for) after every batch. `encodings` are those that
-    several models of a session share.
+    `load` returns the model for some arguments; it is called when the weights are first needed. `identify` returns the
+    fingerprint. `token_cache` is shared by several models of a session. `on_progress`, an attribute to be set, is
+    called with (requests done, requests in all) after every batch.
     """
 
     def __init__(
@@ -96,7 +92,7 @@ class HuggingFaceLM:
 
     @cached_property
     def fingerprint(self) -> str | None:
-        """What the answers depend on, as one hash; None for a model in memory, whose weights may change."""
+        """A hash of all that the answers depend on; None for a model in memory, whose weights may change."""
         return None if self._identify is None else self._identify()
 
     @cached_property
@@ -115,7 +111,7 @@ class HuggingFaceLM:
         _ = self.engine
 
     def close(self) -> None:
-        """Give the memory back; another request would load the model again."""
+        """Free the memory; another request would load the model again."""
         held = self.__dict__.keys() & {"engine", "_model"}
         for name in held:
             del self.__dict__[name]
@@ -123,15 +119,15 @@ class HuggingFaceLM:
             free_memory()
 
     def usage(self) -> dict[str, int]:
-        """`tokens` read since the model was first loaded, and `peak_memory` in bytes; nothing while it is not."""
+        """Return the `tokens` read so far and the `peak_memory` in bytes; nothing while the model is not loaded."""
         if "_model" not in self.__dict__:
             return {}
         return {"tokens": self._usage.tokens, "peak_memory": peak_memory(self._model.device)}
 
     def recomputed(self, dtype: str | None = None) -> Iterator[HuggingFaceLM]:
-        """The same model in passes of other sizes, then loaded in another dtype, for as long as that one is used.
+        """Yield the same model in passes of other sizes, then, if `dtype` is given, loaded in that dtype.
 
-        Raises ModelError for the dtype that it has.
+        The latter is closed once the next one is requested. Raises ModelError if the model has that dtype already.
         """
         model = self._model
         for name, options in other_groupings(model, self._options):
@@ -149,7 +145,7 @@ class HuggingFaceLM:
             other.close()
 
     def _copy(self, name: str, args: ModelArgs, model: Any) -> HuggingFaceLM:
-        """A copy with an engine of its own; it loads a model of its own unless it is given this one's."""
+        """Return a copy with an engine of its own; without `model` it loads one of its own."""
         other = copy.copy(self)
         for cached in ("engine", "_model"):
             other.__dict__.pop(cached, None)
@@ -159,7 +155,7 @@ class HuggingFaceLM:
         return other
 
     def describe(self) -> dict[str, Any]:
-        """What result files say of the model, in lm_eval's words: its weights, its tokenizer, its chat template."""
+        """Return the facts of the model for result files, under lm_eval's names."""
         self.prepare()
         tokenizer = self._tokenizer
         special = {
@@ -174,17 +170,20 @@ class HuggingFaceLM:
         }
 
     def loglikelihood(self, requests: Sequence[tuple[str, str]]) -> list[Loglikelihood]:
-        """Raises RequestError for a continuation without a token, or one that is longer than the window."""
+        """Return an answer for each (context, continuation).
+
+        Raises RequestError for a continuation without a token, or one that is longer than the window.
+        """
         return self._score(self._encoder.pairs(requests))
 
     def loglikelihood_rolling(self, requests: Sequence[str]) -> list[float]:
-        """An empty text has log-probability 0."""
+        """Return the log-probability of each text; that of an empty text is 0."""
         texts = self._encoder.rolling(requests)
         answers = iter(self._score([window for windows in texts for window in windows]))
         return [sum(next(answers).logprob for _ in windows) for windows in texts]
 
     def generate_until(self, requests: Sequence[tuple[str, GenerationKwargs]]) -> list[Generation]:
-        """Raises RequestError for a request whose max_gen_toks leaves no room for its prompt."""
+        """Return the generated texts. Raises RequestError if max_gen_toks leaves no space for a prompt."""
         prompts = self._encoder.prompts(requests)
         engine = self.engine
         with self._usage.counting(self._model):
@@ -192,10 +191,11 @@ class HuggingFaceLM:
         return [self._text(prompt, done) for prompt, done in zip(prompts, completions, strict=True)]
 
     def apply_chat_template(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> str:
-        """The prompt that the model's own template makes of messages; templates that print a date print `TODAY`.
+        """Return the prompt that the model's own template makes of messages; its date, if it has one, is `TODAY`.
 
-        Without the generation prompt the last message stays open, to be continued. Where a template refuses a
-        system message it is left out, as lm_eval does, with a warning. Raises ModelError if there is no template.
+        Without the generation prompt the last message stays open, to be continued. If a template refuses a system
+        message, that message is omitted with a warning, as in lm_eval. Raises ModelError if there is no template, or
+        if it fails.
         """
         if not self._tokenizer.chat_template:
             raise ModelError(f"model {self.name!r} has no chat template: run it without --llmeval-chat-template")
@@ -211,7 +211,7 @@ class HuggingFaceLM:
         except (jinja2.TemplateError, ValueError):
             raise ModelError(f"the chat template of model {self.name!r} fails: {refusal}") from refusal
         warnings.warn(
-            f"the chat template of model {self.name!r} takes no system message ({refusal}): it is left out",
+            f"the chat template of model {self.name!r} takes no system message ({refusal}): it is omitted",
             LLMEvalWarning,
             stacklevel=2,
         )
@@ -223,10 +223,12 @@ class HuggingFaceLM:
             return engine.score(requests, self._report)
 
     def _render(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool) -> str:
+        template = self._tokenizer.get_chat_template()
+        dated = _STRFTIME_NOW.sub(lambda call: repr(TODAY.strftime(call["format"])), template)
         return str(
             self._tokenizer.apply_chat_template(
                 [dict(message) for message in messages],
-                chat_template=_on_that_day(self._tokenizer.get_chat_template()),
+                chat_template=dated,
                 tokenize=False,
                 add_generation_prompt=add_generation_prompt,
                 continue_final_message=not add_generation_prompt,
@@ -242,12 +244,16 @@ class HuggingFaceLM:
         return [stop for stop in (*kwargs.until, self._eos_text) if stop]
 
     def _is_stopped(self, ids: Sequence[int], kwargs: GenerationKwargs) -> bool:
-        """Whether the text holds a stop string, wherever its tokens end; only new tokens can complete one."""
+        """Return True if the text of some new tokens holds a stop string, wherever its tokens end."""
         stops = self._stops(kwargs)
+
+        def holds_stop(some: Sequence[int]) -> bool:
+            text = self._encoder.decode(some, special_tokens=True)
+            return any(stop in text for stop in stops)
+
+        # Only the last tokens can complete a stop string: the whole text is decoded if they seem to.
         reach = max((len(stop.encode()) for stop in stops), default=0) + SPARE_TOKENS
-        return _holds_any(self._encoder.decode(ids[-reach:], special_tokens=True), stops) and _holds_any(
-            self._encoder.decode(ids, special_tokens=True), stops
-        )
+        return holds_stop(ids[-reach:]) and holds_stop(ids)
 
     def _text(self, prompt: GenerationRequest, done: Completion) -> Generation:
         text = self._encoder.decode(done.ids, special_tokens=False)
@@ -271,23 +277,3 @@ def open_model(spec: HuggingFaceSpec, token_cache: TokenCache | None = None) -> 
         identify=lambda: loader.fingerprint(config),
         token_cache=token_cache,
     )
-
-
-def _on_that_day(template: str) -> str:
-    """A chat template that asks for today's date, with `TODAY` in its place."""
-    return _STRFTIME_NOW.sub(lambda found: repr(TODAY.strftime(found["format"])), template)
-
-
-def window_of(config: Any, tokenizer: Any) -> int:
-    """How many tokens a model reads at once, by its config (of its text part), else by its tokenizer."""
-    text_config = getattr(config, "text_config", None) or config
-    for name in LENGTH_NAMES:
-        length = getattr(text_config, name, None)
-        if length is not None:
-            return int(length)
-    length = getattr(tokenizer, "model_max_length", None)
-    return int(length) if length is not None and length < NO_LIMIT else DEFAULT_MAX_LENGTH
-
-
-def _holds_any(text: str, stops: Sequence[str]) -> bool:
-    return any(stop in text for stop in stops)

@@ -1,7 +1,7 @@
-"""From a folder, file or hub id to config, tokenizer and model, as transformers reads them.
+"""Loading of the config, the tokenizer and the weights of a folder, file or hub id with transformers.
 
-Loading is silent but for what a score may depend on: weights that the checkpoint lacks are an error, and what
-transformers warns of, unless it is mere advice, reaches the user as a Python warning.
+Only messages that a score may depend on are shown: weights missing from the checkpoint are an error, and the warnings
+of transformers become Python warnings, except those that are advice only.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _VERSION = tuple(map(int, transformers.__version__.split(".")[:2]))
 #: The keyword was renamed in transformers 4.56.
 DTYPE_KEYWORD = "dtype" if _VERSION >= (4, 56) else "torch_dtype"
 
-#: From 5.0 on the error of weights whose shape is not the model's names none of them, but for a table that it logs.
+#: From 5.0 on the error for weights whose shape is not the model's names none of them, except in a table that it logs.
 TELLS_SHAPES = _VERSION < (5, 0)
 
 #: Arguments that change speed and memory only.
 NEUTRAL_ARGS = frozenset({"device", "batch_size", "max_batch_tokens", "engine"})
 
-#: What transformers says at loading that no score depends on.
+#: Messages of transformers at loading that no score depends on.
 ADVISORY = re.compile(
     "`torch_dtype` is deprecated"
     "|You are attempting to use Flash Attention 2"
@@ -55,30 +55,31 @@ ADVISORY = re.compile(
     "|Special tokens have been added in the vocabulary"
     "|is falling back to its reference PyTorch implementation"
     "|The fast path is not available"
-    # Missing and unused weights, which are judged here.
+    # Missing and unused weights, which `Loader.model` checks itself.
     "|LOAD REPORT"
     "|Some weights of "
 )
 
-#: How transformers colours the reports that it logs.
+#: Colour codes in the reports that transformers logs.
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 
 
 class Loader:
-    """Reads the parts of one model on demand."""
+    """The parts of one model, each read when it is asked for."""
 
     def __init__(self, spec: HuggingFaceSpec) -> None:
         self.source = spec.source
         self.args = spec.args
 
     def config(self) -> Any:
-        """Raises ModelError for a config that cannot be read and for an encoder-decoder model."""
+        """Return the config. Raises ModelError if it cannot be read, and for an encoder-decoder model."""
         config = self._read("the config", transformers.AutoConfig.from_pretrained, self._place())
         if getattr(config, "is_encoder_decoder", False):
             raise ModelError(f"model {self.source.place!r} is an encoder-decoder model: only decoders are served")
         return config
 
     def tokenizer(self) -> Any:
+        """Return the tokenizer. Raises ModelError if it cannot be read."""
         if self.args.tokenizer is not None:
             place: dict[str, Any] = {
                 "pretrained_model_name_or_path": self.args.tokenizer,
@@ -91,7 +92,7 @@ class Loader:
         return self._read("the tokenizer", transformers.AutoTokenizer.from_pretrained, place)
 
     def model(self, config: Any, device: torch.device) -> Any:
-        """The model on `device`, ready to answer. Raises ModelError for weights that are missing or do not fit."""
+        """Return the model on `device`, in evaluation mode. Raises ModelError for missing or unfit weights."""
         keywords = self._place() | {"config": config, "output_loading_info": True, DTYPE_KEYWORD: self._dtype()}
         if not TELLS_SHAPES:
             keywords["ignore_mismatched_sizes"] = True
@@ -138,21 +139,21 @@ class Loader:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def _check_shapes(self, mismatched: Iterable[Sequence[Any]]) -> None:
-        """Raise ModelError for weights of another shape than the config makes them: (name, saved shape, its shape)."""
-        odd = sorted((name, tuple(saved), tuple(made)) for name, saved, made in mismatched)
+        """Raise ModelError if there are weights of another shape than in the config: (name, saved shape, expected)."""
+        odd = sorted((name, tuple(saved), tuple(expected)) for name, saved, expected in mismatched)
         if odd:
-            name, saved, made = odd[0]
-            have = "has" if len(odd) == 1 else "have"
+            name, saved, expected = odd[0]
+            do = "does" if len(odd) == 1 else "do"
             raise ModelError(
-                f"model {self.source.place!r}: {len(odd)} of its weights {have} not the shape that the config names, "
-                f"first {name}: saved is {saved}, expected {made}; take config and weights that were saved together"
+                f"model {self.source.place!r}: {len(odd)} of its weights {do} not have the shape in the config, "
+                f"first {name}: saved is {saved}, expected {expected}; use config and weights that were saved together"
             )
 
     def _dtype(self) -> torch.dtype | str:
         return "auto" if self.args.dtype == "auto" else getattr(torch, self.args.dtype)
 
     def _place(self) -> dict[str, Any]:
-        """The keywords that say where to read from."""
+        """Return the keywords of `from_pretrained` that say where to read from."""
         if self.source.kind == "gguf":
             path = self.source.path
             return {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
@@ -164,7 +165,7 @@ class Loader:
         return place | {"trust_remote_code": self.args.trust_remote_code}
 
     def _read(self, what: str, read: Callable[..., Loaded], keywords: Mapping[str, Any]) -> Loaded:
-        """Whatever goes wrong in there is about the checkpoint, the network or a missing package: say which."""
+        """Call `read`. Raises ModelError with the reason: a fault of the checkpoint, the network or a package."""
         try:
             with silence() as messages, _no_gguf_bar("gguf_file" in keywords):
                 loaded = read(**keywords)
@@ -182,7 +183,7 @@ class Loader:
 
 @contextmanager
 def _no_gguf_bar(reading: bool) -> Iterator[None]:
-    """transformers shows the progress of reading GGUF whether or not its progress bars are on."""
+    """Hide the progress of reading GGUF, which transformers shows even if its progress bars are off."""
     if not reading:
         yield
         return

@@ -213,7 +213,7 @@ def pytest_collection_finish(session):
         (["--llmeval-bisect", "1=fake:1", "3=fake:3", "tasks"], "--llmeval-bisect: 'fake:1': there is no such folder*"),
         (
             ["tasks", *models(1, 2), "--llmeval-bisect", "2", "1"],
-            "--llmeval-bisect: GOOD '2' is listed behind BAD '1'*",
+            "--llmeval-bisect: GOOD '2' is listed after BAD '1'*",
         ),
         (
             ["tasks", *models(1, 2, 3), "--llmeval-bisect", "1", "2"],

@@ -171,7 +171,7 @@ def test_models_that_cannot_be_are_usage_errors(faults: FaultSuite) -> None:
     empty, weightless = faults.pytester.mkdir("empty"), faults.pytester.mkdir("weightless")
     (weightless / "config.json").write_text('{"model_type": "llama"}')
     for folder, why in (
-        (empty, "has no config.json: it is no folder that save_pretrained wrote"),
+        (empty, "has no config.json: expected a folder written by save_pretrained"),
         (weightless, "has no weights (looked for *.safetensors, *.bin)"),
     ):
         run = faults.run(model=folder)
@@ -205,7 +205,7 @@ def test_a_checkpoint_whose_weights_have_another_shape_says_which(faults: FaultS
     run = faults.run(model=folder)
     message = (
         f"model '{folder}': 2 of its weights have not the shape that the config names, first lm_head.weight: saved is "
-        "(8, 8), expected (9, 8); take config and weights that were saved together"
+        "(8, 8), expected (9, 8); use config and weights that were saved together"
     )
     assert [line for line in run.printed.outlines if line.startswith("model ")] == [message] * 2
     run.printed.stdout.fnmatch_lines([f"gate not judged: *: {message}", "*2 errors*"])

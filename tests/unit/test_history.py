@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmeval._errors import SettingError
-from pytest_llmeval._models.history import first_bad
-from pytest_llmeval._models.history import history_between
+from pytest_llmeval._models import first_bad
+from pytest_llmeval._models import history_between
 
 
 def saved(folder: Path, *names: str) -> None:
@@ -72,10 +72,10 @@ def test_names_that_were_given_stay(tmp_path: Path) -> None:
     [
         ("c-1", "c-1", "are both"),
         ("c-2", "c-1", "GOOD 'c-2' is not older than BAD 'c-1': name the older one first"),
-        ("good", "bad", "'good' and 'bad' do not differ in numbers alone; name the checkpoints between them"),
-        ("c-1", "d-2", "do not differ in numbers alone"),
+        ("good", "bad", "'good' and 'bad' do not differ in numbers only; name the checkpoints between them"),
+        ("c-1", "d-2", "do not differ in numbers only"),
         ("c-1", "c-7", "c-7': there is no such folder or file"),
-        ("c-1", "sub/c-2", "lie in different folders"),
+        ("c-1", "sub/c-2", "are in different folders"),
     ],
 )
 def test_no_order_to_be_seen(tmp_path: Path, good: str, bad: str, message: str) -> None:
@@ -100,7 +100,7 @@ def test_the_two_may_be_among_the_listed_by_spec_or_name(bad: str) -> None:
 @pytest.mark.parametrize(
     ("good", "bad", "message"),
     [
-        ("d", "b", "GOOD 'd' is listed behind BAD 'b'"),
+        ("d", "b", "GOOD 'd' is listed after BAD 'b'"),
         ("mid", "d", "the model 'b' is not between GOOD 'mid' and BAD 'd'"),
         ("b", "mid", "the model 'd' is not between GOOD 'b' and BAD 'mid'"),
     ],

@@ -25,8 +25,8 @@ from pytest_llmeval._engine.requests import RequestError
 from pytest_llmeval._engine.requests import TokenRequest
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._lm import GenerationKwargs
+from pytest_llmeval._models import TextEncoder
 from pytest_llmeval._models import wrap_model
-from pytest_llmeval._models.encoding import TextEncoder
 
 
 def encode(tokenizer: Any, context: str, continuation: str, **args: Any) -> TokenRequest:

@@ -24,12 +24,8 @@ from pytest_llmeval._lm import LM
 from pytest_llmeval._lm import GenerationKwargs
 from pytest_llmeval._models import load_model
 from pytest_llmeval._models import parse_spec
+from pytest_llmeval._models import window_of
 from pytest_llmeval._models import wrap_model
-from pytest_llmeval._models.arguments import ModelArgs
-from pytest_llmeval._models.huggingface import window_of
-from pytest_llmeval._models.loading import Loader
-from pytest_llmeval._models.specs import HuggingFaceSpec
-from pytest_llmeval._models.specs import Source
 
 
 CPU = {"device": "cpu"}
@@ -144,13 +140,13 @@ class TestRefused:
         [
             (
                 {"transformer.wte.weight": (9, 8)},
-                "1 of its weights has not the shape that the config names, first transformer.wte.weight: saved is "
-                "(9, 8), expected (8, 8); take config and weights that were saved together",
+                "1 of its weights does not have the shape in the config, first transformer.wte.weight: saved is "
+                "(9, 8), expected (8, 8); use config and weights that were saved together",
             ),
             (
                 {"transformer.wte.weight": (9, 8), "transformer.h.0.mlp.c_fc.weight": (8, 5)},
-                "2 of its weights have not the shape that the config names, first transformer.h.0.mlp.c_fc.weight: "
-                "saved is (8, 5), expected (8, 4); take config and weights that were saved together",
+                "2 of its weights do not have the shape in the config, first transformer.h.0.mlp.c_fc.weight: "
+                "saved is (8, 5), expected (8, 4); use config and weights that were saved together",
             ),
         ],
     )
@@ -162,14 +158,16 @@ class TestRefused:
             load(folder).prepare()
         assert str(error.value) == f"model '{folder}': {message}"
 
-    def test_a_reason_that_stands_in_a_report_is_told_with_it(self) -> None:
+    def test_a_reason_that_stands_in_a_report_is_told_with_it(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def read(**_: Any) -> None:
             logging.getLogger("transformers.core").warning("\x1b[1mLOAD REPORT\x1b[0m\nw | CONVERSION")
             raise RuntimeError("See the above report!")
 
-        loader = Loader(HuggingFaceSpec(Source("folder", "m"), ModelArgs()))
+        monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", read)
         with pytest.raises(ModelError, match=r"loaded: See the above report!\nLOAD REPORT\nw \| CONVERSION$"):
-            loader._read("the weights", read, {})
+            load(folder).prepare()
 
     def test_log_lines_of_transformers_do_not_reach_the_captured_log(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -294,7 +292,7 @@ class TestChat:
             "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
             "{{ messages[0]['content'] }}"
         )
-        with pytest.warns(UserWarning, match=r"takes no system message \(no system role\): it is left out"):
+        with pytest.warns(UserWarning, match=r"takes no system message \(no system role\): it is omitted"):
             assert lm.apply_chat_template(self.messages) == "Q x"
 
     def test_a_template_that_fails_is_an_error(self) -> None:

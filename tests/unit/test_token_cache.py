@@ -15,7 +15,6 @@ from pytest_llmeval._evaluation.evaluation import Evaluation
 from pytest_llmeval._fake import FakeLM
 from pytest_llmeval._models import TextEncoder
 from pytest_llmeval._models import TokenCache
-from pytest_llmeval._models.token_cache import tokenizer_content
 from pytest_llmeval._plain import BoundedCache
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._settings import Settings
@@ -85,8 +84,13 @@ def test_another_vocabulary_under_the_same_name_does_not_share(starter_models: P
     assert encoded(cache, tokenizer(tmp_path / "good")) > 0
 
 
-def test_a_tokenizer_that_cannot_be_told_shares_nothing() -> None:
-    assert tokenizer_content(object()) is None
+def test_a_tokenizer_of_unknown_content_shares_nothing(starter_models: Path) -> None:
+    class Slow(Counting):
+        is_fast = False
+        backend_tokenizer = None
+
+    cache, given = TokenCache(), Slow(tokenizer(starter_models / "good"))
+    assert encoded(cache, given) == encoded(cache, given) > 0
 
 
 def test_choices_of_a_doc_share_their_context(starter_models: Path) -> None:
