@@ -23,17 +23,14 @@ and share both, which is what it takes to pair them wrongly, with 1e-16.
 from __future__ import annotations
 
 from pytest_llmeval._baselines.baseline import Baseline
-from pytest_llmeval._baselines.baseline import Update
 from pytest_llmeval._baselines.baseline import updated
 from pytest_llmeval._baselines.comparison import Comparison
-from pytest_llmeval._baselines.comparison import Pairing
 from pytest_llmeval._baselines.comparison import pair
 from pytest_llmeval._baselines.entry import Entry
 from pytest_llmeval._baselines.entry import doc_key
 from pytest_llmeval._baselines.entry import entry_of
 from pytest_llmeval._baselines.entry import read_item
 from pytest_llmeval._baselines.entry import write_item
-from pytest_llmeval._baselines.record import Header
 from pytest_llmeval._baselines.record import Record
 from pytest_llmeval._baselines.record import read_record
 from pytest_llmeval._baselines.record import record_text
@@ -43,10 +40,7 @@ __all__ = [
     "Baseline",
     "Comparison",
     "Entry",
-    "Header",
-    "Pairing",
     "Record",
-    "Update",
     "doc_key",
     "entry_of",
     "pair",

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from pytest_llmeval._report.baseline_lines import ReportLine
 from pytest_llmeval._report.baseline_lines import baseline_lines
-from pytest_llmeval._report.files import prepare_output
-from pytest_llmeval._report.files import write_output
 from pytest_llmeval._report.lines import append_lines
 from pytest_llmeval._report.lines import append_step_summary
 from pytest_llmeval._report.lines import model_lines
@@ -26,8 +24,10 @@ from pytest_llmeval._report.model_report import GroupReport
 from pytest_llmeval._report.model_report import ModelReport
 from pytest_llmeval._report.model_report import RunFacts
 from pytest_llmeval._report.model_report import TaskReport
-from pytest_llmeval._report.results_file import result_dict
-from pytest_llmeval._report.results_file import sample_rows
+from pytest_llmeval._report.result_files import prepare_output
+from pytest_llmeval._report.result_files import result_dict
+from pytest_llmeval._report.result_files import sample_rows
+from pytest_llmeval._report.result_files import write_output
 from pytest_llmeval._report.table import markdown_table
 from pytest_llmeval._report.table import result_table
 

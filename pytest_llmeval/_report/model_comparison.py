@@ -50,30 +50,25 @@ _MANY = 4
 class Trend:
     """One metric of a task or group over several models, in their order.
 
-    `stderr` is the standard error of the change from the first model to the last; None if the value is not the mean of
-    numbers per doc (a perplexity), or if there is one doc only. `rose` and `fell` count docs whose number did so.
-    `tasks` are those of a group, none for a task; `n` is the number of docs.
+    `summary` are the numbers of the first model, `column` the values of the metric. `stderr` is the standard error of
+    the change from the first model to the last; None if the value is not the mean of numbers per doc (a perplexity), or
+    if there is one doc only. `rose` and `fell` count docs whose number did so.
     """
 
-    name: str
-    display_name: str
-    metric: str
-    filter: str
-    higher_is_better: bool | None
-    values: tuple[float, ...]
-    n: int
+    summary: Summary
+    column: Sequence[MetricValue]
     stderr: float | None = None
     rose: int = 0
     fell: int = 0
-    tasks: tuple[str, ...] = ()
 
     @property
-    def key(self) -> str:
-        return f"{self.metric},{self.filter}"
+    def id(self) -> tuple[str, str]:
+        """The name of the task or group and the key of the metric."""
+        return self.summary.name, self.column[0].key
 
     @property
     def change(self) -> float:
-        return self.values[-1] - self.values[0]
+        return self.column[-1].value - self.column[0].value
 
     @property
     def p_value(self) -> float | None:
@@ -98,17 +93,16 @@ class ModelComparison:
     apart: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def significant(self) -> frozenset[tuple[str, str]]:
-        """Return (name, key) of the trends that chance does not explain, all together at `LEVEL` (Holm 1979)."""
-        tested = ((trend, trend.p_value) for trend in self.trends)
-        return holm({(trend.name, trend.key): p for trend, p in tested if p is not None}, LEVEL)
+        """Return the ids of the trends that chance does not explain, all together at `LEVEL` (Holm 1979)."""
+        return holm({trend.id: p for trend in self.trends if (p := trend.p_value) is not None}, LEVEL)
 
     def shown(self, *, everything: bool) -> list[Trend]:
         """Return all trends, or without `everything` those of groups, of tasks in no group, and of changed tasks."""
-        changed, grouped = self.significant(), {task for trend in self.trends for task in trend.tasks}
+        changed, grouped = self.significant(), {task for trend in self.trends for task in trend.summary.tasks}
         return [
             trend
             for trend in self.trends
-            if everything or trend.tasks or trend.name not in grouped or (trend.name, trend.key) in changed
+            if everything or trend.summary.tasks or trend.summary.name not in grouped or trend.id in changed
         ]
 
 
@@ -153,13 +147,13 @@ def trends_of_task(summaries: Sequence[Summary], results: Sequence[Sequence[DocR
     for column in _columns(summaries):
         first, last = (_numbers(results[i], column[i]) for i in (0, -1))
         if first is None or last is None or first.keys() != last.keys() or len(first) < 2:
-            trends.append(_trend(column, summaries[0], None, 0, 0))
+            trends.append(Trend(summaries[0], column))
             continue
         moves = [last[doc] - first[doc] for doc in first]
         mean = math.fsum(moves) / len(moves)
         variance = math.fsum((d - mean) ** 2 for d in moves) / (len(moves) - 1)
         stderr = math.sqrt(variance / len(moves))
-        trends.append(_trend(column, summaries[0], stderr, sum(d > 0 for d in moves), sum(d < 0 for d in moves)))
+        trends.append(Trend(summaries[0], column, stderr, sum(d > 0 for d in moves), sum(d < 0 for d in moves)))
     return trends
 
 
@@ -171,18 +165,19 @@ def trends_of_group(group: Group, summaries: Sequence[Summary], members: Sequenc
     trends = []
     for column in _columns(summaries):
         first = column[0]
-        own = [trend for trend in members if trend.key == first.key and trend.name in summaries[0].tasks]
-        if sum(trend.n for trend in own) != first.n:
+        ids = {(task, first.key) for task in summaries[0].tasks}
+        own = [trend for trend in members if trend.id in ids]
+        if sum(trend.column[0].n for trend in own) != first.n:
             continue
         weighing = next(
             m for m in group.metrics if m.metric == first.metric and first.filter in (m.filters or [first.filter])
         )
         errors = [trend.stderr for trend in own if trend.stderr is not None]
-        weights = [trend.n if weighing.weight_by_size else 1 for trend in own]
+        weights = [trend.column[0].n if weighing.weight_by_size else 1 for trend in own]
         known = len(errors) == len(own) and weighing.aggregation is None
         error = math.hypot(*(w * e for w, e in zip(weights, errors, strict=True))) / sum(weights) if known else None
         rose, fell = sum(trend.rose for trend in own), sum(trend.fell for trend in own)
-        trends.append(_trend(column, summaries[0], error, rose, fell))
+        trends.append(Trend(summaries[0], column, error, rose, fell))
     return trends
 
 
@@ -192,13 +187,6 @@ def _columns(summaries: Sequence[Summary]) -> Iterator[list[MetricValue]]:
         column = [found for s in summaries for found in s.find(value.metric, value.filter)]
         if len(column) == len(summaries):
             yield column
-
-
-def _trend(column: Sequence[MetricValue], summary: Summary, stderr: float | None, rose: int, fell: int) -> Trend:
-    first = column[0]
-    values = tuple(value.value for value in column)
-    known = (first.metric, first.filter, first.higher_is_better, values, first.n, stderr, rose, fell, summary.tasks)
-    return Trend(summary.name, summary.display_name, *known)
 
 
 def _numbers(results: Sequence[DocResult], value: MetricValue) -> dict[int, float] | None:
@@ -219,19 +207,16 @@ def _numbers(results: Sequence[DocResult], value: MetricValue) -> dict[int, floa
 def comparison_table(comparison: ModelComparison, *, everything: bool) -> str:
     """Return the table of the trends shown, one per metric and filter; significant changes have a star."""
     shown, changed = comparison.shown(everything=everything), comparison.significant()
-    depths, order = hierarchy(comparison.children, {trend.name for trend in shown})
+    depths, order = hierarchy(comparison.children, {trend.summary.name for trend in shown})
     rows = []
     for name in order:
         first = None
-        for trend in sorted((trend for trend in shown if trend.name == name), key=lambda trend: trend.key):
-            first = indented(trend.display_name, depths.get(name, 0)) if first is None else ""
-            metric = trend.metric if trend.filter == "none" else trend.key
-            values = (number_text(value) for value in trend.values)
-            star = "*" * ((trend.name, trend.key) in changed)
-            error = number_text(trend.stderr)
-            rows.append(
-                (first, metric, ARROWS[trend.higher_is_better], *values, f"{trend.change:+.4f}", "±", error, star)
-            )
+        for trend in sorted((trend for trend in shown if trend.summary.name == name), key=lambda trend: trend.id):
+            first = indented(trend.summary.display_name, depths.get(name, 0)) if first is None else ""
+            value, values = trend.column[0], [number_text(value.value) for value in trend.column]
+            metric = value.metric if value.filter == "none" else value.key
+            change = (f"{trend.change:+.4f}", "±", number_text(trend.stderr), "*" * (trend.id in changed))
+            rows.append((first, metric, ARROWS[value.higher_is_better], *values, *change))
     last = 3 + len(comparison.models)
     headers = ("Tasks", "Metric", "", *_heads(comparison.models), "Change", "", "Stderr", "")
     return markdown_table(headers, rows, right={*range(3, last + 1), last + 2})
@@ -244,8 +229,8 @@ def comparison_notes(comparison: ModelComparison, *, everything: bool) -> Iterat
         f"change: from {models[0]} to {models[-1]}, doc by doc; *: more than chance explains (sign test, 5 % over all "
         "rows)"
     )
-    shown = {trend.name for trend in comparison.shown(everything=everything)}
-    if hidden := {trend.name for trend in comparison.trends} - shown:
+    shown = {trend.summary.name for trend in comparison.shown(everything=everything)}
+    if hidden := {trend.summary.name for trend in comparison.trends} - shown:
         tasks = "1 task" if len(hidden) == 1 else f"{len(hidden)} tasks"
         yield f"not shown: {tasks} without a significant change (-v shows all)"
     for name, counts in comparison.apart.items():

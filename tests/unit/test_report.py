@@ -396,7 +396,7 @@ def test_what_a_model_used_and_which_engines_served_it() -> None:
 
 
 def trend(name: str, *values: float, fell: int = 0, stderr: float | None = 0.01, **more: Any) -> Trend:
-    return Trend(name, name, "acc", "none", True, values, 10, stderr, 0, fell, **more)
+    return Trend(summary(name, **more), [value(number) for number in values], stderr, 0, fell)
 
 
 STEM_TREND = trend("stem", 0.5, 0.4, tasks=("anatomy", "physics"))

@@ -43,7 +43,7 @@ def trend(*columns: Sequence[float], name: str = "t") -> Trend:
 
 def test_a_change_worked_out_by_hand() -> None:
     found = trend([1, 1, 1, 0], [0, 0, 0, 0], [0, 1, 1, 1])
-    assert found.values == (0.75, 0.0, 0.75)
+    assert [value.value for value in found.column] == [0.75, 0.0, 0.75]
     assert (found.change, found.rose, found.fell) == (0.0, 1, 1)
     # Differences -1 0 0 1: variance 2/3, over 4 docs.
     assert found.stderr == pytest.approx(math.sqrt(2 / 3 / 4))
@@ -90,7 +90,7 @@ def test_a_group_is_weighted_as_its_value_is(weighted: bool, error: float) -> No
     sides = [summary(value, 6, name="g", tasks=("a", "b")) for value in (0.5, 0.5)]
     (found,) = trends_of_group(group, sides, members)
     assert found.stderr == pytest.approx(error)
-    assert (found.rose, found.fell, found.tasks) == (1, 1, ("a", "b"))
+    assert (found.rose, found.fell, found.summary.tasks) == (1, 1, ("a", "b"))
     assert trends_of_group(group, sides, members[:1]) == []
 
 
@@ -100,21 +100,28 @@ def test_a_group_is_weighted_as_its_value_is(weighted: bool, error: float) -> No
 )
 def test_the_sign_test_of_a_trend(rose: int, fell: int, p: float) -> None:
     for up, down in ((rose, fell), (fell, rose)):
-        assert Trend("t", "t", "acc", "none", True, (0.0, 1.0), 9, 0.1, up, down).p_value == pytest.approx(p, rel=1e-12)
+        assert Trend(summary(0.0, 9), (), 0.1, up, down).p_value == pytest.approx(p, rel=1e-12)
+
+
+def moved(name: str, fell: int, stderr: float | None = 0.1) -> Trend:
+    numbers = summary(1.0, 9, name=name)
+    return Trend(numbers, [*numbers.values, *numbers.values], stderr, 0, fell)
+
+
+def significant(*trends: Trend) -> set[str]:
+    return {name for name, _ in ModelComparison(["a", "b"], trends).significant()}
 
 
 def test_holm_is_strict_with_many() -> None:
     """p of 0 against 7: 1/64; against 8: 1/128; against 1: 1."""
-    lost = {
-        name: Trend(name, name, "acc", "none", True, (1.0, 0.0), 9, 0.1, 0, n) for name, n in {"a": 8, "b": 7}.items()
-    }
-    still = [Trend(f"t{i}", "t", "acc", "none", True, (1.0, 1.0), 9, 0.0) for i in range(4)]
-    assert ModelComparison(["a", "b"], [lost["a"]]).significant() == {("a", "acc,none")}
-    assert ModelComparison(["a", "b"], list(lost.values())).significant() == {("a", "acc,none"), ("b", "acc,none")}
+    lost = [moved("a", 8), moved("b", 7)]
+    still = [moved(f"t{i}", 0) for i in range(4)]
+    assert significant(lost[0]) == {"a"}
+    assert significant(*lost) == {"a", "b"}
     # Five tests: 1/128 < .05/5; then 1/64 > .05/4.
-    assert ModelComparison(["a", "b"], [*lost.values(), *still[:3]]).significant() == {("a", "acc,none")}
-    assert ModelComparison(["a", "b"], [*lost.values(), *still]).significant() == {("a", "acc,none")}
-    assert ModelComparison(["a", "b"], [Trend("p", "p", "ppl", "none", False, (1.0, 9.0), 9)]).significant() == set()
+    assert significant(*lost, *still[:3]) == {"a"}
+    assert significant(*lost, *still) == {"a"}
+    assert significant(moved("p", 9, None)) == set()
 
 
 def model(name: str, **tasks: list[int]) -> ModelReport:
@@ -136,14 +143,14 @@ def test_models_side_by_side() -> None:
     models = [model("old", a=[1, 1, 1, 0], b=[0, 0], c=[1]), model("new", a=[0, 1, 1, 0], b=[1, 0], d=[1])]
     found = compare_models(models)
     assert found is not None
-    assert [(trend.name, trend.change) for trend in found.trends] == [("a", -0.25), ("b", 0.5)]
+    assert [(trend.summary.name, trend.change) for trend in found.trends] == [("a", -0.25), ("b", 0.5)]
     assert (found.models, found.apart, found.children) == (["old", "new"], {}, {"g": ("a", "b", "c")})
 
 
 def test_other_docs_of_a_task_are_named_and_not_compared() -> None:
     found = compare_models([model("old", a=[1, 1], b=[0, 0]), model("new", a=[1, 1], b=[0])])
     assert found is not None
-    assert ([trend.name for trend in found.trends], found.apart) == (["a"], {"b": [2, 1]})
+    assert ([trend.summary.name for trend in found.trends], found.apart) == (["a"], {"b": [2, 1]})
 
 
 def test_one_model_is_not_compared() -> None:

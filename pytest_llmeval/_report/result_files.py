@@ -1,19 +1,32 @@
-"""The contents of result and sample files: all numbers and settings of one model, and its docs once per filter."""
+"""``--llmeval-output``: result and sample files in lm-evaluation-harness's shape, which its readers can read.
+
+    DIR/<model>/results_<iso time>.json             all numbers and settings of one model
+    DIR/<model>/samples_<task>_<iso time>.jsonl     one line per filter and doc
+
+The keys are those that its `EvaluationTracker` writes (0.4.13). Its version and environment report are replaced by
+those of the packages that wrote the file. The block `pytest_llmeval` is an addition.
+"""
 
 from __future__ import annotations
 
+import os
 import platform
 import re
+from collections import Counter
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
+from pytest_llmeval._errors import SettingError
 from pytest_llmeval._plain import hash_of
 from pytest_llmeval._plain import json_text
 from pytest_llmeval._plain import texts
 from pytest_llmeval._plain import version_of as package_version
+from pytest_llmeval._plain import write_whole
 from pytest_llmeval._prompts import overrides_of
 from pytest_llmeval._prompts import written_kwargs
 from pytest_llmeval._report.model_report import ModelReport
@@ -35,6 +48,57 @@ RANDOM_SEED, OTHER_SEED = 0, 1234
 PACKAGE = "pytest-llmeval-harness"
 
 _UNSAFE_IN_NAMES = re.compile(r'["<>:/|\\?*\[\]]+')
+
+#: The characters of a task's name that a file name may not hold. lm_eval keeps all others, and its readers expect them.
+_SEPARATORS = re.compile(r"[/\\]")
+
+
+def prepare_output(directory: Path) -> None:
+    """Make the folder, and raise SettingError if files cannot be written there: before hours of work, not after."""
+    probe = directory / f".llmeval-{os.getpid()}"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise _cannot_write(directory, directory, error) from None
+
+
+def write_output(directory: Path, reports: Sequence[ModelReport], run: RunFacts, stamp: datetime) -> tuple[Path, ...]:
+    """Write the results of each model and, where samples were kept, those of its tasks; return the files, in order.
+
+    Files of one run share `stamp`. Models of one name are distinguished by their ids. Raises SettingError if a file
+    cannot be written.
+    """
+    time = stamp.isoformat().replace(":", "-")
+    written: list[Path] = []
+    names = Counter(sanitized(report.file_name) for report in reports)
+    for report in reports:
+        shared = names[sanitized(report.file_name)] > 1
+        folder = directory / sanitized(f"{report.file_name}__{report.id}" if shared else report.file_name)
+        for name, pieces in _files(report, run, time):
+            try:
+                write_whole(folder / name, pieces)
+            except (OSError, ValueError) as error:
+                raise _cannot_write(directory, folder / name, error) from None
+            written.append(folder / name)
+    return tuple(written)
+
+
+def _files(report: ModelReport, run: RunFacts, time: str) -> Iterator[tuple[str, Iterable[str]]]:
+    """Return the names of a model's files and the pieces of their texts."""
+    yield f"results_{time}.json", [json_text(result_dict(report, run), indent=2)]
+    for task in report.tasks:
+        if any(result.sample for result in task.data.results):
+            name = _SEPARATORS.sub("_", task.summary.name)
+            yield f"samples_{name}_{time}.jsonl", (json_text(row) + "\n" for row in sample_rows(task.data.results))
+
+
+def _cannot_write(directory: Path, path: Path, error: Exception) -> SettingError:
+    reason = error.strerror if isinstance(error, OSError) else str(error)
+    return SettingError(
+        f"--llmeval-output {directory}: cannot write {path}: {reason}; name a folder that can be written"
+    )
 
 
 def sample_rows(results: Iterable[DocResult]) -> Iterator[dict[str, Any]]:
@@ -73,8 +137,7 @@ def _row(result: DocResult, filter_name: str, sample: Mapping[str, Any]) -> dict
 
 def result_dict(report: ModelReport, run: RunFacts) -> dict[str, Any]:
     """Return all numbers and settings of one model, in lm_eval's keys and order."""
-    numbers = {task.summary.name: _task_numbers(task.summary) for task in report.tasks}
-    numbers |= {group.summary.name: _group_numbers(group.summary) for group in report.groups}
+    numbers = {summary.name: _numbers(summary) for summary in report.summaries}
     groups = {group.summary.name: numbers[group.summary.name] for group in report.groups if group.summary.values}
     shots = {one.name: one.num_fewshot for one in report.summaries if one.num_fewshot is not None}
     hashes = {task.summary.name: _task_hash(task.data.results) for task in report.tasks}
@@ -138,25 +201,17 @@ def _task_hash(results: Sequence[DocResult]) -> str | None:
     return hash_of("".join(hashes)) if hashes else None
 
 
-def _task_numbers(summary: Summary) -> dict[str, Any]:
-    head = {"name": summary.name, "alias": summary.display_name, "sample_len": _scored(summary)}
-    return {**head, **_values(summary)}
-
-
-def _group_numbers(summary: Summary) -> dict[str, Any]:
-    numbers: dict[str, Any] = {"alias": summary.display_name, "name": summary.name}
-    if summary.values:
-        counts = {value.key: value.n for value in summary.values}
-        numbers |= {"sample_len": summary.n, **_values(summary), "sample_count": counts}
-    return numbers
-
-
-def _values(summary: Summary) -> dict[str, Any]:
-    numbers: dict[str, Any] = {}
+def _numbers(summary: Summary) -> dict[str, Any]:
+    """Return the entry of a task or group in ``results``; a group that aggregates nothing has its names only."""
+    values: dict[str, Any] = {}
     for value in summary.values:
-        numbers[value.key] = value.value
-        numbers[f"{value.metric}_stderr,{value.filter}"] = "N/A" if value.stderr is None else value.stderr
-    return numbers
+        values[value.key] = value.value
+        values[f"{value.metric}_stderr,{value.filter}"] = "N/A" if value.stderr is None else value.stderr
+    if not summary.tasks:
+        return {"name": summary.name, "alias": summary.display_name, "sample_len": _scored(summary), **values}
+    names = {"alias": summary.display_name, "name": summary.name}
+    counts = {value.key: value.n for value in summary.values}
+    return {**names, "sample_len": summary.n, **values, "sample_count": counts} if values else names
 
 
 def _scored(summary: Summary) -> int:
