@@ -27,7 +27,7 @@ from scoring import layer_parameters
 from scoring import profile
 
 from pytest_llmeval._docs import DataSource
-from pytest_llmeval._evaluation.evaluation import OpenTask
+from pytest_llmeval._evaluation import OpenTask
 from pytest_llmeval._lm import GenerationKwargs
 from pytest_llmeval._lm import cut_at_stops
 from pytest_llmeval._models import ModelArgs

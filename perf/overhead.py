@@ -89,7 +89,7 @@ def pytest_sessionstart(session):
         # Imports are a fixed cost, not one per doc.
         import datasets
         import pytest_llmeval._session.hooks
-        from pytest_llmeval._evaluation.evaluation import Evaluation
+        from pytest_llmeval._evaluation import Evaluation
         timed(Evaluation, "open", "open")
         timed(Evaluation, "score", "score")
     if os.environ["TRACE"]:

@@ -30,7 +30,7 @@ import torch
 
 from pytest_llmeval._docs import DataSource
 from pytest_llmeval._engine.token_tree import Tree
-from pytest_llmeval._evaluation.evaluation import OpenTask
+from pytest_llmeval._evaluation import OpenTask
 from pytest_llmeval._models import ModelArgs
 from pytest_llmeval._models.huggingface import HuggingFaceLM
 from pytest_llmeval._registry import Registry

@@ -12,8 +12,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_llmeval._evaluation.evaluation import Evaluation
-from pytest_llmeval._evaluation.evaluation import OpenTask
+from pytest_llmeval._evaluation import Evaluation
+from pytest_llmeval._evaluation import OpenTask
 from pytest_llmeval._models import TextEncoder
 from pytest_llmeval._models import TokenCache
 from pytest_llmeval._registry import Registry

@@ -20,7 +20,7 @@ from pytest_llmeval._settings import Settings
 
 
 if TYPE_CHECKING:
-    from pytest_llmeval._evaluation.evaluation import evaluate
+    from pytest_llmeval._evaluation import evaluate
     from pytest_llmeval._fake import FakeLM
 
 __all__ = [
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 #: Public names whose rooms import yaml, jinja2 and numpy: loaded when asked for, for pytest always imports this module.
-_LATER = {"evaluate": "pytest_llmeval._evaluation.evaluation", "FakeLM": "pytest_llmeval._fake"}
+_LATER = {"evaluate": "pytest_llmeval._evaluation", "FakeLM": "pytest_llmeval._fake"}
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,6 @@ bool, None, lists and dicts only, never a numpy or torch scalar.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -171,23 +170,3 @@ class Summary:
     def find(self, metric: str, filter_name: str | None = None) -> tuple[MetricValue, ...]:
         """Return all values of a metric, or the one of a filter."""
         return tuple(v for v in self.values if v.metric == metric and (filter_name is None or v.filter == filter_name))
-
-
-class Ledger:
-    """Every result this process knows, by (variant, task, doc). A variant is the id of one model."""
-
-    def __init__(self) -> None:
-        self._results: dict[tuple[str, str], dict[int, DocResult]] = {}
-
-    def add(self, variant: str, task: str, results: Iterable[DocResult]) -> None:
-        known = self._results.setdefault((variant, task), {})
-        for result in results:
-            known[result.doc] = result
-
-    def of(self, variant: str, task: str) -> Mapping[int, DocResult]:
-        """The results of one task so far, by doc index."""
-        return self._results.get((variant, task), {})
-
-    def scored(self) -> list[tuple[str, str]]:
-        """(variant, task) in the order in which their first results came."""
-        return list(self._results)

@@ -28,13 +28,13 @@ def pytest_llmeval_register_models(register: Callable[[str, Callable[[str, Mappi
 
 
 @pytest.hookspec
-def pytest_llmeval_summary(variant: str, summaries: Sequence[Summary], config: pytest.Config) -> None:
+def pytest_llmeval_summary(model: str, summaries: Sequence[Summary], config: pytest.Config) -> None:
     """All numbers of one model, called once at the end in the process that reports.
 
     ::
 
-        def pytest_llmeval_summary(variant, summaries, config):
+        def pytest_llmeval_summary(model, summaries, config):
             for summary in summaries:
                 for value in summary.values:
-                    my_dashboard.log(f"{variant}/{summary.name}/{value.key}", value.value)
+                    my_dashboard.log(f"{model}/{summary.name}/{value.key}", value.value)
     """

@@ -105,8 +105,8 @@ def llmeval_model(request: pytest.FixtureRequest, llmeval_model_name: str | None
 @pytest.fixture(scope="session")
 def llmeval_result(request: pytest.FixtureRequest, llmeval_model: LM) -> Callable[[str], Summary]:
     """Evaluates a task or group by name: ``llmeval_result("mmlu_anatomy").metrics["acc"]``."""
-    session, variant = _session(request.config), request.config.stash[MODELS].variant_of(llmeval_model)
-    return lambda name: session.asked_result(name, variant, llmeval_model)
+    session, model = _session(request.config), request.config.stash[MODELS].variant_of(llmeval_model)
+    return lambda name: session.asked_result(name, model, llmeval_model)
 
 
 def _session(config: pytest.Config) -> Session:

@@ -1,1 +1,36 @@
-"""The whole way from a task to its results, without pytest."""
+"""The whole way from a task to its numbers, without pytest.
+
+An `Evaluation` opens each task once. A `ModelRun` has a model answer the docs that are asked for and not yet known,
+wave by wave, and sums up. The pytest wing only decides which docs are asked for, and shows the results.
+"""
+
+from __future__ import annotations
+
+from pytest_llmeval._evaluation.evaluation import Evaluation
+from pytest_llmeval._evaluation.evaluation import OpenTask
+from pytest_llmeval._evaluation.model_calls import ask_model
+from pytest_llmeval._evaluation.model_calls import usage_of
+from pytest_llmeval._evaluation.model_run import FIRST_WAVE
+from pytest_llmeval._evaluation.model_run import LARGEST_WAVE
+from pytest_llmeval._evaluation.model_run import ModelRun
+from pytest_llmeval._evaluation.model_run import SelectedGate
+from pytest_llmeval._evaluation.model_run import evaluate
+from pytest_llmeval._evaluation.noise import NoiseFloors
+from pytest_llmeval._evaluation.noise import measure
+from pytest_llmeval._evaluation.noise import probed_docs
+
+
+__all__ = [
+    "FIRST_WAVE",
+    "LARGEST_WAVE",
+    "Evaluation",
+    "ModelRun",
+    "NoiseFloors",
+    "OpenTask",
+    "SelectedGate",
+    "ask_model",
+    "evaluate",
+    "measure",
+    "probed_docs",
+    "usage_of",
+]

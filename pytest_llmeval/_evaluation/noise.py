@@ -50,43 +50,44 @@ class Scoring:
 
 
 class NoiseFloors:
-    """The noise of every task that was probed, here or in a worker; each is probed once for a model."""
+    """The noise of the tasks that were probed with one model, here or in a worker; each task is probed once."""
 
     def __init__(self, evaluation: Evaluation) -> None:
         self._evaluation = evaluation
-        self._known: dict[tuple[str, str], Noise] = {}
+        self._known: dict[str, Noise] = {}
 
     @property
     def asked_for(self) -> bool:
+        """True if the user asked for a probe."""
         return self._evaluation.settings.noise_docs > 0
 
-    def measure(self, lm: LM, variant: str, tasks: Iterable[Task]) -> None:
-        """Probe those of the tasks that are not yet known. What keeps one from it becomes its `Noise.problem`."""
+    def measure(self, lm: LM, tasks: Iterable[Task]) -> None:
+        """Probe those of the tasks that are not known yet. A failure becomes the task's `Noise.problem`."""
         settings = self._evaluation.settings
         for task in tasks:
-            if not self.asked_for or (variant, task.name) in self._known:
+            if not self.asked_for or task.name in self._known:
                 continue
             try:
                 noise = measure(self._evaluation.open(task), lm, settings.noise_docs, settings.noise_dtype)
             except LLMEvalError as error:
                 noise = Noise(problem=str(error))
-            self._known[variant, task.name] = noise
+            self._known[task.name] = noise
 
-    def of(self, variant: str, task: str) -> Noise | None:
-        """None if the task was not probed."""
-        return self._known.get((variant, task))
+    def of(self, task: str) -> Noise | None:
+        """Return the noise of a task; None if it was not probed."""
+        return self._known.get(task)
 
-    def needed(self, variant: str, task: str) -> Noise | None:
-        """None if nobody asked for it; what was asked for and is not there is a problem."""
-        return self._known.get((variant, task), UNFINISHED) if self.asked_for else None
+    def needed(self, task: str) -> Noise | None:
+        """Return the noise of a task, with a problem if it was asked for and not measured; None if not asked for."""
+        return self._known.get(task, UNFINISHED) if self.asked_for else None
 
     def to_list(self) -> list[Any]:
-        """All as plain data, for another process."""
-        return [[*key, noise.to_list()] for key, noise in self._known.items()]
+        """Return all noise as plain data, for another process."""
+        return [[task, noise.to_list()] for task, noise in self._known.items()]
 
     def add(self, values: Iterable[Sequence[Any]]) -> None:
-        """Take in what another process measured."""
-        self._known.update({(variant, task): Noise.from_list(noise) for variant, task, noise in values})
+        """Add the noise that another process measured."""
+        self._known.update({task: Noise.from_list(noise) for task, noise in values})
 
 
 def measure(opened: OpenTask, lm: LM, n: int, dtype: str | None) -> Noise:

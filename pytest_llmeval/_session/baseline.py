@@ -29,7 +29,6 @@ class BaselineOptions:
         base = config.invocation_params.dir if on_command_line else config.rootpath
         self.chosen = Baseline.named(text, config.rootpath, base, settings) if text else None
         self._origin = origin_of(config, "baseline")
-        self._comparisons: dict[tuple[str, str], tuple[int, Comparison]] = {}
 
     @property
     def name(self) -> str:
@@ -50,11 +49,6 @@ class BaselineOptions:
         else:
             self.chosen.check_writable(self._origin)
 
-    def comparison(self, variant: str, task: Task, results: Sequence[DocResult]) -> Comparison | None:
-        """Return a task's results beside the baseline, computed again if there are more results; None without one."""
-        if self.chosen is None:
-            return None
-        known = self._comparisons.get((variant, task.name))
-        if known is None or known[0] != len(results):
-            self._comparisons[variant, task.name] = known = (len(results), self.chosen.compare(task, results))
-        return known[1]
+    def comparison(self, task: Task, results: Sequence[DocResult]) -> Comparison | None:
+        """Return a task's results beside the baseline; None without a baseline."""
+        return None if self.chosen is None else self.chosen.compare(task, results)

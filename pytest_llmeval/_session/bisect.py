@@ -18,20 +18,17 @@ from typing import Literal
 import pytest
 
 from pytest_llmeval._errors import SettingError
+from pytest_llmeval._evaluation import ModelRun
 from pytest_llmeval._lm import LM
 from pytest_llmeval._models import first_bad
+from pytest_llmeval._plain import listed
 from pytest_llmeval._report import append_lines
 from pytest_llmeval._session.items import gate_of
-from pytest_llmeval._session.needed_docs import score_scope
-from pytest_llmeval._session.run import owner_of
+from pytest_llmeval._session.items import owner_of
 from pytest_llmeval._session.session import Session
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts import Verdict
-
-
-#: How many docs, or gates, a line names before it only counts them.
-_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +103,8 @@ class Bisection:
         if session.testsfailed:
             raise session.Interrupted("a task file could not be collected: its gates would be missing")
         # No item runs with the model of its own that a report could miss.
-        self.session.selected_gates = []
+        for run in self.session.selection.runs.values():
+            run.gates.clear()
         self.session.evaluation.expect_several_models()
         try:
             found = self._search(session.items)
@@ -132,7 +130,7 @@ class Bisection:
         try:
             append_lines(["## llmeval: bisect\n", *(f"{line}  " for line in self.conclusion), ""], os.environ)
         except SettingError as error:
-            self.session.unsound = True
+            self.session.failed_at_end = True
             terminalreporter.write_line(f"ERROR: {error}", red=True)
 
     def _looks_only(self) -> bool:
@@ -178,7 +176,7 @@ class Bisection:
             raise
         except (pytest.fail.Exception, Exception) as error:  # whatever a model of the user's raises
             raise UndecidedError(f"{name} cannot be judged: {error or type(error).__name__}") from error
-        failed = [nodeid for nodeid, verdict in verdicts.items() if self.session.failed(verdict)]
+        failed = [nodeid for nodeid, verdict in verdicts.items() if self.session.judge.fails(verdict)]
         step = Step(name, verdicts, tuple(failed))
         for line in step.lines():
             self._write(line)
@@ -197,54 +195,49 @@ class Bisection:
             self.session.config.hook.pytest_runtest_logreport(report=report)
 
     def _verdicts(self, name: str, lm: LM, items: Sequence[pytest.Item]) -> dict[str, Verdict]:
-        session, verdicts = self.session, {}
-        session.name_model(name, lm)
-        for gate in filter(None, map(gate_of, items)):
-            session.join_family(name, gate.owner, gate.gate)
+        """Return the verdicts of one checkpoint by node id. Raises UndecidedError if it cannot be judged."""
+        run, judge, verdicts = self.session.selection.run(name), self.session.judge, {}
+        self.session.greet(run, lm)
+        for item in items:
+            if found := gate_of(item):
+                run.select_gate(item.nodeid, found.owner, found.gate)
         for item in items:
             owner, found = owner_of(item), gate_of(item)
-            if owner is None or session.excuse(owner, found.gate if found else None):
-                continue
-            score_scope(session, owner, name, lm, gate=found.gate if found else None)
             if found is None:
+                if owner is not None:
+                    judge.prepare(run, owner, None, lm)
+                continue
+            verdict = judge.settle(run, item.nodeid, found.owner, found.gate, lm)
+            if verdict is None:
                 continue
             # A gate that fails for lack of answers says nothing of the checkpoint.
-            proven = session.proof(owner, name, found.gate)
-            if lacking := (None if proven else session.missing(owner, name)) or self._refused(owner, name):
-                raise UndecidedError(f"{name} cannot be judged: {item.nodeid}: {lacking}")
-            if found.gate.compares:
-                session.noise.measure(lm, name, session.leaves(owner))
-            for other in session.relatives(owner, name, found.gate):
-                score_scope(session, other, name, lm)
-                session.noise.measure(lm, name, session.leaves(other))
-            verdicts[item.nodeid] = session.verdict(owner, name, found.gate)
+            proven = self.session.strategy.is_proven(run, found.owner, found.gate)
+            if reason := (None if proven else run.missing(found.owner)) or self._refused(run, found.owner):
+                raise UndecidedError(f"{name} cannot be judged: {item.nodeid}: {reason}")
+            verdicts[item.nodeid] = verdict
         if not verdicts:
             raise UndecidedError("no selected gate has its data")
         return verdicts
 
-    def _refused(self, owner: Task | Group, name: str) -> str | None:
-        """How many docs of a scope have no answer, and why the first of them has none."""
-        results = [
-            r
-            for task in self.session.leaves(owner)
-            for r in self.session.evaluation.ledger.of(name, task.name).values()
-        ]
+    def _refused(self, run: ModelRun, owner: Task | Group) -> str | None:
+        """Return how many docs could not be evaluated, and why the first of them could not; None if all were."""
+        results = [r for task in self.session.evaluation.leaves(owner) for r in run.results(task.name).values()]
         errors = [result.error for result in results if result.error is not None]
         return f"{_many(len(errors), 'doc')} could not be evaluated: {errors[0]}" if errors else None
 
     def _conclude(self, good: Step, bad: Step, unjudged: Sequence[str], items: Sequence[pytest.Item]) -> Iterator[str]:
-        doubt = f", or one before it that cannot be judged: {_named(unjudged)}" if unjudged else ""
+        doubt = f", or one before it that cannot be judged: {listed(unjudged, 10)}" if unjudged else ""
         yield f"first bad: {bad.name} ({_gates(bad)}){doubt}; last good: {good.name}"
         owners = [owner for item in items if item.nodeid in bad.failed and (owner := owner_of(item))]
-        leaves = {task.name: task for owner in owners for task in self.session.leaves(owner)}
+        leaves = {task.name: task for owner in owners for task in self.session.evaluation.leaves(owner)}
         lost = {name: docs for name, task in leaves.items() if (docs := self._lost(task, good.name, bad.name))}
         if lost:
             total = sum(map(len, lost.values()))
             yield f"look at: {_many(total, 'answer')} right on {good.name} and wrong on {bad.name}:"
-            yield from (f"  {name}: docs {_named([str(doc) for doc in docs])}" for name, docs in lost.items())
+            yield from (f"  {name}: docs {listed(docs, 10)}" for name, docs in lost.items())
 
     def _lost(self, task: Task, good: str, bad: str) -> list[int]:
-        before, after = (self.session.evaluation.ledger.of(variant, task.name) for variant in (good, bad))
+        before, after = (self.session.selection.run(name).results(task.name) for name in (good, bad))
         return [doc for doc in before if before[doc].correct and doc in after and after[doc].correct is False]
 
     def _write(self, line: str) -> None:
@@ -255,12 +248,7 @@ class Bisection:
 
 
 def _gates(step: Step) -> str:
-    return _named(step.failed)
-
-
-def _named(parts: Sequence[str]) -> str:
-    more = f", and {len(parts) - _NAMED} more" if len(parts) > _NAMED else ""
-    return ", ".join(parts[:_NAMED]) + more
+    return listed(step.failed, 10)
 
 
 def _many(count: int, noun: str) -> str:

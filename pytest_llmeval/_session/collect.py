@@ -29,13 +29,10 @@ from pytest_llmeval._session.items import DocItem
 from pytest_llmeval._session.items import GateItem
 from pytest_llmeval._session.items import doc_of
 from pytest_llmeval._session.items import gate_of
-from pytest_llmeval._session.items import variant_of
+from pytest_llmeval._session.items import inline_tasks
+from pytest_llmeval._session.items import model_of
 from pytest_llmeval._session.options import origin_of
-from pytest_llmeval._session.run import run_doc
-from pytest_llmeval._session.run import run_gate
-from pytest_llmeval._session.run import run_score
 from pytest_llmeval._session.session import Session
-from pytest_llmeval._session.session import inline_tasks
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import Finding
@@ -60,7 +57,7 @@ class TaskModule(pytest.Module):
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         try:
-            self.found = self.llmeval_session.registry.load(self.path)
+            self.found = self.llmeval_session.evaluation.registry.load(self.path)
             functions = self._functions()
         except (LLMEvalError, LLMEvalWarning) as error:  # a warning is raised where the user's filters say so
             self.config.stash[BROKEN] = self.config.stash.get(BROKEN, 0) + 1
@@ -93,7 +90,7 @@ class TaskModule(pytest.Module):
         Called again when all files are collected: groups found later add theirs.
         """
         known = {mark.name for mark in self.iter_markers()}
-        for name in self.llmeval_session.registry.names_of(self.found):
+        for name in self.llmeval_session.evaluation.registry.names_of(self.found):
             if name not in known and re.fullmatch(r"[^\W_][^:(]*", name):
                 self.config.addinivalue_line("markers", f"{name}: language-model task, tag or group")
                 self.add_marker(name)
@@ -105,17 +102,17 @@ class TaskModule(pytest.Module):
     def _functions(self) -> list[Callable[..., None]]:
         """The test functions of the module, in the order in which they run."""
         session = self.llmeval_session
-        self.gates = [GateItem(gate.id, self.found, gate) for gate in session.gates_of(self.found)]
-        session.collected[self.found.name] = self.found
+        self.gates = [GateItem(gate.id, self.found, gate) for gate in session.rules.gates_of(self.found)]
+        session.selection.collected[self.found.name] = self.found
         self.docs = []
         if session.lint_only:
             return [_lint_function(session, [f for task in self.tasks() for f in self._findings(task, None)])]
         functions: list[Callable[..., None]] = []
         for task in self.tasks():
-            session.collected[task.name] = task
+            session.selection.collected[task.name] = task
             prefix = "" if task is self.found else f"{task.name}-"
             if prefix:
-                self.gates += [GateItem(prefix + gate.id, task, gate) for gate in session.gates_of(task)]
+                self.gates += [GateItem(prefix + gate.id, task, gate) for gate in session.rules.gates_of(task)]
             if reason := session.refusal(task):
                 functions.append(_skipping("code", reason))
                 continue
@@ -124,18 +121,20 @@ class TaskModule(pytest.Module):
                 if not (self.config.option.collectonly or session.looks_only):
                     opened.check_examples()
             except (DataError, TaskFileError) as error:
-                session.lacking[task.name] = str(error)
+                session.evaluation.data_errors[task.name] = str(error)
                 functions.append(_data_function(session, str(error)))
                 continue
             self._report(self._findings(task, opened))
-            session.with_docs.add(task.name)
-            self.docs += [DocItem(f"{prefix}{index}", opened, index) for index in session.in_order(opened)]
+            session.selection.with_docs.add(task.name)
+            self.docs += [
+                DocItem(f"{prefix}{index}", opened, index) for index in session.strategy.docs_in_order(opened)
+            ]
         if self.docs:
-            functions.append(_doc_function(session))
+            functions.append(_doc_function())
         if self.gates:
-            functions.append(_gate_function(session))
+            functions.append(_gate_function())
         elif isinstance(self.found, Group):
-            functions.append(_score_function(session, self.found))
+            functions.append(_score_function())
         return functions
 
     def _findings(self, task: Task, opened: OpenTask | None) -> list[Finding]:
@@ -160,25 +159,22 @@ class TaskModule(pytest.Module):
         return function
 
 
-# The functions ask the session for their item: a `request` fixture would cost every doc some 20 us.
-def _doc_function(session: Session) -> Callable[..., None]:
-    def doc(llmeval_doc: DocItem, llmeval_model: Any) -> None:
-        run_doc(session, session.item, llmeval_doc.opened, llmeval_doc.index, llmeval_model)
+# `hooks.Running.pytest_pyfunc_call` runs these: their parameters tell pytest which fixtures they need.
+def _doc_function() -> Callable[..., None]:
+    def doc(llmeval_doc: DocItem, llmeval_model: Any) -> None: ...
 
     return doc
 
 
-def _gate_function(session: Session) -> Callable[..., None]:
-    def gate(llmeval_gate: GateItem, llmeval_model: Any) -> None:
-        run_gate(session, session.item, llmeval_gate.owner, llmeval_gate.gate, llmeval_model)
+def _gate_function() -> Callable[..., None]:
+    def gate(llmeval_gate: GateItem, llmeval_model: Any) -> None: ...
 
     marked: Callable[..., None] = pytest.mark.llmeval_gate(gate)
     return marked
 
 
-def _score_function(session: Session, group: Group) -> Callable[..., None]:
-    def score(llmeval_model: Any) -> None:
-        run_score(session, session.item, group, llmeval_model)
+def _score_function() -> Callable[..., None]:
+    def score(llmeval_model: Any) -> None: ...
 
     return score
 
@@ -223,9 +219,9 @@ def order(items: list[pytest.Item]) -> None:
     rest = [item for item in items if item not in groups]
     for position, item in enumerate(rest):
         if isinstance(item.parent, TaskModule):
-            last[variant_of(item)] = position
+            last[model_of(item)] = position
     places = {item: (position, 0) for position, item in enumerate(rest)}
-    places.update({item: (last.get(variant_of(item), len(rest)), 1) for item in groups})
+    places.update({item: (last.get(model_of(item), len(rest)), 1) for item in groups})
     items.sort(key=places.__getitem__)
 
 
@@ -236,9 +232,9 @@ def _is_group_item(item: pytest.Item) -> bool:
 
 def usage_problem(session: Session, items: Iterable[pytest.Item]) -> str | None:
     """What keeps the selected items from being run as asked, as far as that is known without loading a model."""
-    if session.problem:
-        return session.problem
-    if idle := session.idle_problem():
+    if session.rules.problem:
+        return session.rules.problem
+    if idle := session.rules.unmatched_problem(session.selection.collected.values()):
         return idle
     if session.config.option.collectonly or session.looks_only:
         return None
@@ -274,7 +270,7 @@ def _check_noise(session: Session, items: Iterable[pytest.Item]) -> None:
     """Raise SettingError if a noise floor is asked for on the command line and no gate would look at it."""
     origin = origin_of(session.config, "noise")
     compares = any(found.gate.compares for item in items if (found := gate_of(item)))
-    if session.noise.asked_for and origin.startswith("--") and not compares:
+    if session.settings.noise_docs and origin.startswith("--") and not compares:
         raise SettingError(
             f"{origin}: no selected gate compares with the baseline: add one, e.g. "
             "--llmeval-fail-on '*.acc >= baseline - 0.02 @ 0.95'"

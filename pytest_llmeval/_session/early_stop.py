@@ -12,17 +12,23 @@ import random
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
-from collections.abc import Sequence
-from dataclasses import dataclass
 from dataclasses import replace
 from itertools import takewhile
 
 from pytest_llmeval._docs import select
-from pytest_llmeval._evaluation.evaluation import FIRST_WAVE
-from pytest_llmeval._evaluation.evaluation import LARGEST_WAVE
-from pytest_llmeval._evaluation.evaluation import Evaluation
+from pytest_llmeval._errors import LLMEvalError
+from pytest_llmeval._evaluation import FIRST_WAVE
+from pytest_llmeval._evaluation import LARGEST_WAVE
+from pytest_llmeval._evaluation import Evaluation
+from pytest_llmeval._evaluation import ModelRun
+from pytest_llmeval._evaluation import OpenTask
+from pytest_llmeval._evaluation import SelectedGate
 from pytest_llmeval._gates import Gate
+from pytest_llmeval._lm import LM
 from pytest_llmeval._results import Summary
+from pytest_llmeval._session.progress import ProgressLine
+from pytest_llmeval._session.run_all import RunAll
+from pytest_llmeval._session.run_all import Skip
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts import GateData
@@ -42,20 +48,8 @@ from pytest_llmeval._verdicts import verdict_of_proof
 from pytest_llmeval._verdicts import with_proof
 
 
-#: Docs of each task in a wave of a group.
-SHARING = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """A gate that was to run, with what it rests on."""
-
-    owner: Task | Group
-    gate: Gate
-    tasks: frozenset[str]
-
-    def __str__(self) -> str:
-        return f"gate[{self.gate.id}]" + (f" of {self.owner.name}" if isinstance(self.owner, Group) else "")
+#: Docs of each task in a wave of a group, on average.
+DOCS_PER_TASK = 4
 
 
 def in_random_order(task: str, docs: Iterable[int], seed: int) -> list[tuple[float, int]]:
@@ -70,37 +64,32 @@ def in_random_order(task: str, docs: Iterable[int], seed: int) -> list[tuple[flo
     return sorted((keys[doc], doc) for doc in wanted)
 
 
-class EarlyStop:
-    """What a session that stops early knows of its gates. `evidence` gives the docs so far, beside the baseline."""
+class EarlyStop(RunAll):
+    """Asks for docs in random order until gates are proven."""
+
+    chunk: int | None = None
 
     def __init__(
         self,
         evaluation: Evaluation,
-        evidence: Callable[[Task | Group, str], GateData],
-        leaves: Callable[[Task | Group], Sequence[Task]],
+        data: Callable[[ModelRun, Task | Group], GateData],
+        progress: ProgressLine,
+        *,
+        on_worker: bool = False,
     ) -> None:
-        self.evaluation = evaluation
-        self._evidence = evidence
-        self._leaves = leaves
-        self._watched: dict[str, dict[tuple[str, str], Watched]] = {}
+        super().__init__(evaluation, data, progress, on_worker=on_worker)
         self._orders: dict[tuple[str, ...], list[Place]] = {}
+        #: (model, task or group name, gate id) -> (number of results, proof).
         self._proofs: dict[tuple[str, str, str], tuple[int, Proof | None]] = {}
 
-    def watch(self, variant: str, owner: Task | Group, gate: Gate) -> None:
-        """Count a gate among those that must be proven before what it rests on stops."""
-        tasks = frozenset(task.name for task in self._leaves(owner))
-        self._watched.setdefault(variant, {})[owner.name, gate.id] = Watched(owner, gate, tasks)
-
-    def forget(self) -> None:
-        self._watched.clear()
-
-    def docs_in_order(self, task: Task, docs: Iterable[int]) -> list[int]:
-        """Docs of one task in the order in which they are asked for."""
-        return [doc for _, doc in in_random_order(task.name, docs, self.evaluation.settings.stop_seed)]
+    def docs_in_order(self, opened: OpenTask) -> Iterable[int]:
+        """Return the docs asked for, in random order."""
+        seed = self.evaluation.settings.stop_seed
+        return [doc for _, doc in in_random_order(opened.task.name, opened.asked, seed)]
 
     def order(self, owner: Task | Group) -> list[Place]:
-        """All docs that are asked for in a scope, in random order; nothing while data of it are not open."""
-        names = tuple(task.name for task in self._leaves(owner))
+        """Return all docs asked for in a task or group in random order; nothing while data of it is not open."""
+        names = tuple(task.name for task in self.evaluation.leaves(owner))
         if any(name not in self.evaluation.sizes for name in names):
             return []
         if names not in self._orders:
@@ -111,98 +100,144 @@ class EarlyStop:
             self._orders[names] = [(name, doc) for _, name, doc in sorted(drawn)]
         return self._orders[names]
 
-    def wave(self, known: int, tasks: int) -> int:
-        """How many docs may be asked for before one looks again: a third of all then, so little runs in vain.
+    def wave_size(self, run: ModelRun, task: Task) -> int:
+        """Return how many docs of a task are asked for before one looks again: a third of all then.
 
-        Of several tasks at least a few each, which share their prompts' beginning. Unlike other waves these do not
-        depend on how fast the model is: the same docs are run everywhere.
+        Unlike other waves these do not depend on the speed of the model: the same docs are run everywhere.
         """
-        size = min(LARGEST_WAVE, max(FIRST_WAVE, known // 2))
-        return size if tasks == 1 else max(size, tasks * SHARING)
+        return min(LARGEST_WAVE, max(FIRST_WAVE, run.known(task) // 2))
 
-    def known(self, owner: Task | Group, variant: str) -> int:
-        return sum(len(self.evaluation.ledger.of(variant, task.name)) for task in self._leaves(owner))
+    def score(self, run: ModelRun, owner: Task | Group, gate: Gate | None, lm: LM, skip: Skip) -> None:
+        """Have docs answered wave by wave, until the gate is proven or a task cannot be answered.
 
-    def proof(self, owner: Task | Group, variant: str, gate: Gate) -> Proof | None:
-        """What the docs so far prove of a gate; None if it needs more of them, or all are there to be judged."""
-        known, order = self.known(owner, variant), self.order(owner)
+        A gate that cannot be judged needs no more docs either. Waves of a group hold a few docs of each task at least,
+        which share the beginning of their prompts.
+        """
+        if gate is None:
+            super().score(run, owner, gate, lm, skip)
+            return
+        tasks = {task.name: task for task in self.evaluation.leaves(owner)}
+        # Without docs this opens the data and finds the errors that keep a task from being answered.
+        if not all(self._is_answered(run, task, lm, []) for task in tasks.values()):
+            return
+        waiting = [(name, doc) for name, doc in self.order(owner) if not skip(tasks[name], doc)]
+        while waiting and not self._needs_no_more(run, owner, gate):
+            waiting = [(name, doc) for name, doc in waiting if doc not in run.results(name)]
+            size = min(LARGEST_WAVE, max(FIRST_WAVE, run.known(owner) // 2))
+            size = size if len(tasks) == 1 else max(size, len(tasks) * DOCS_PER_TASK)
+            wave: dict[str, list[int]] = {}
+            for name, doc in waiting[:size]:
+                wave.setdefault(name, []).append(doc)
+            if not all(self._is_answered(run, tasks[name], lm, docs) for name, docs in wave.items()):
+                return
+
+    def relatives(self, run: ModelRun, owner: Task | Group, gate: Gate) -> Iterator[Task | Group]:
+        """Yield nothing: a gate's share of the error is its own where runs stop early."""
+        yield from ()
+
+    def is_proven(self, run: ModelRun, owner: Task | Group, gate: Gate) -> bool:
+        """Return True if the docs so far prove the gate, although others have no result."""
+        return self.proof(run, owner, gate) is not None
+
+    def proof(self, run: ModelRun, owner: Task | Group, gate: Gate) -> Proof | None:
+        """Return what the docs so far prove of a gate; None if it needs more, or all are there to be judged."""
+        known, order = run.known(owner), self.order(owner)
         if not known or (known >= len(order) and asks_of_data_set(gate)):
             return None
-        cached = self._proofs.get((variant, owner.name, gate.id))
+        key = (run.model, owner.name, gate.id)
+        cached = self._proofs.get(key)
         if cached is None or cached[0] != known:
             confidence = self.evaluation.settings.stop_confidence if gate.confidence is None else gate.confidence
-            risk = errors_of(gate, self._members(variant, gate), confidence, until_the_end=asks_of_data_set(gate))
-            proof = proof_of(gate, self._evidence(owner, variant), order, risk, confidence)
-            self._proofs[variant, owner.name, gate.id] = cached = (known, proof)
+            risk = errors_of(gate, _sharing(run, gate), confidence, until_the_end=asks_of_data_set(gate))
+            proof = proof_of(gate, self._data(run, owner), order, risk, confidence)
+            self._proofs[key] = cached = (known, proof)
         return cached[1]
 
-    def is_settled(self, tasks: Iterable[Task], variant: str) -> bool:
-        """Whether every selected gate that rests on one of the tasks is proven; never where there is none."""
-        watched = self._resting_on({task.name for task in tasks}, variant)
-        return bool(watched) and all(self.proof(one.owner, variant, one.gate) for one in watched)
-
-    def stopped(self, owner: Task | Group, variant: str) -> bool:
-        """Whether docs of a scope were left out because its gates needed them no more."""
-        return any(
-            0 < len(self.evaluation.ledger.of(variant, task.name)) < self.evaluation.sizes.get(task.name, (0, 0))[0]
-            and self.is_settled([task], variant)
-            for task in self._leaves(owner)
-        )
-
-    def excuse(self, task: Task, variant: str) -> str | None:
-        """Why a doc that was not asked for is not needed; None if it is."""
-        if not self.is_settled([task], variant):
-            return None
-        watched = self._resting_on({task.name}, variant)
-        proofs = [f"{one} {self._told(one, variant)}" for one in watched]
-        return f"not needed: {', '.join(proofs)}"
-
-    def verdict(
-        self, owner: Task | Group, variant: str, gate: Gate, summary: Summary, missing: Callable[[], str | None]
-    ) -> Verdict:
-        """What becomes of a gate: what is proven of it, else the usual judgement of all docs. `missing` says what
-        then keeps that from being complete.
-        """
-        evidence, members = self._evidence(owner, variant), self._members(variant, gate)
-        proof = self.proof(owner, variant, gate)
+    def verdict(self, run: ModelRun, owner: Task | Group, gate: Gate) -> Verdict:
+        """Return what is proven of a gate, else the usual judgement of all docs."""
+        data, sharing, summary = self._data(run, owner), _sharing(run, gate), self.summary(run, owner)
+        proof = self.proof(run, owner, gate)
         if proof is None:
-            looked = not asks_of_data_set(gate) and can_be_proven(gate, evidence, self.order(owner))
+            looked = not asks_of_data_set(gate) and can_be_proven(gate, data, self.order(owner))
             final = at_half_error(gate) if looked else gate
-            verdict = judge(final, summary, missing=missing(), evidence=evidence)
-            return final_verdict(verdict, gate, members, looked=looked)
-        partly = replace(evidence, drawn="random")
+            verdict = judge(final, summary, missing=run.missing(owner), evidence=data)
+            return final_verdict(verdict, gate, sharing, looked=looked)
+        partly = replace(data, drawn="random")
         if proof.judged:
             return with_proof(judge(gate, summary, evidence=partly), proof)
         if isinstance(owner, Group):
             # Beyond the first docs of the group's order its tasks may stand in any proportion.
-            partly = self._of_first_docs(partly, owner)
+            partly = self._first_docs(run, partly, owner)
             summary = summary_of(partly)
-        return with_proof(verdict_of_proof(gate, proof, summary, partly), proof).adding(self._first_ones(gate))
+        return with_proof(verdict_of_proof(gate, proof, summary, partly), proof).adding(self._not_a_sample(gate))
 
-    def _first_ones(self, gate: Gate) -> str | None:
-        """What to say of docs that are no sample of the others."""
+    def summary(self, run: ModelRun, owner: Task | Group) -> Summary:
+        """Return the numbers of a task or group over the docs known so far; a stopped task is marked."""
+        summary = run.summary(owner)
+        return replace(summary, stopped_early=True) if isinstance(owner, Task) and self.stopped(run, owner) else summary
+
+    def unneeded(self, run: ModelRun, task: Task) -> str | None:
+        """Return why a doc of the task that has no result needs none; None if it needs one."""
+        if not self._is_settled(run, [task]):
+            return None
+        proofs = [f"{one} {self._progress_of(run, one)}" for one in _gates_on(run, {task.name})]
+        return f"not needed: {', '.join(proofs)}"
+
+    def stopped(self, run: ModelRun, owner: Task | Group) -> list[str]:
+        """Return the names of the tasks whose other docs were left out because their gates are proven."""
+        return [
+            task.name
+            for task in self.evaluation.leaves(owner)
+            if 0 < len(run.results(task.name)) < self.evaluation.asked(task.name) and self._is_settled(run, [task])
+        ]
+
+    def _is_settled(self, run: ModelRun, tasks: Iterable[Task]) -> bool:
+        """Return True if every selected gate that needs one of the tasks is proven; never where there is none."""
+        gates = _gates_on(run, {task.name for task in tasks})
+        return bool(gates) and all(self.proof(run, one.owner, one.gate) for one in gates)
+
+    def _needs_no_more(self, run: ModelRun, owner: Task | Group, gate: Gate) -> bool:
+        """Return True if the gate is proven. On a worker, so must be the others that share its docs."""
+        if self._on_worker:
+            return self._is_settled(run, self.evaluation.leaves(owner))
+        return self.proof(run, owner, gate) is not None
+
+    def _is_answered(self, run: ModelRun, task: Task, lm: LM, docs: list[int]) -> bool:
+        """Have docs of a task answered; return False, with the error recorded, if that fails."""
+        report, known = self._progress.of(task.name), len(run.results(task.name))
+        asked = self.evaluation.sizes.get(task.name, (len(docs), 0))[0]
+        progress = None if report is None else lambda done, _, tokens: report(known + done, asked, tokens)
+        try:
+            run.score(lm, task, docs, progress)
+        except LLMEvalError as error:
+            run.record_error(task, error)
+            return False
+        return True
+
+    def _not_a_sample(self, gate: Gate) -> str | None:
+        """Return the note on docs that are not a random sample of the others."""
         settings = self.evaluation.settings
         if asks_of_data_set(gate) or settings.limit is None or settings.sample_seed is not None:
             return None
         return "the docs asked for are the first ones, no random sample of the others"
 
-    def _told(self, one: Watched, variant: str) -> str:
-        proof = self.proof(one.owner, variant, one.gate)
+    def _progress_of(self, run: ModelRun, one: SelectedGate) -> str:
+        proof = self.proof(run, one.owner, one.gate)
         return f"proven after {proof.after:,} docs" if proof else "open"
 
-    def _resting_on(self, tasks: set[str], variant: str) -> list[Watched]:
-        return [one for one in self._watched.get(variant, {}).values() if one.tasks & tasks]
-
-    def _members(self, variant: str, gate: Gate) -> int:
-        """How many gates share the error of a wrong failure with this one, which is among them."""
-        if not gate.family:
-            return 1
-        return max(1, sum(one.gate.family == gate.family for one in self._watched.get(variant, {}).values()))
-
-    def _of_first_docs(self, evidence: GateData, owner: Group) -> GateData:
-        known = {(part.task.name, result.doc) for part in evidence.tasks for result in part.results}
+    def _first_docs(self, run: ModelRun, data: GateData, owner: Group) -> GateData:
+        known = {(part.task.name, result.doc) for part in data.tasks for result in part.results}
         first = set(takewhile(known.__contains__, self.order(owner)))
-        return replace(evidence, tasks=list(_only(evidence.tasks, first)))
+        return replace(data, tasks=list(_only(data.tasks, first)))
+
+
+def _gates_on(run: ModelRun, tasks: set[str]) -> list[SelectedGate]:
+    return [one for one in run.gates.values() if one.tasks & tasks]
+
+
+def _sharing(run: ModelRun, gate: Gate) -> int:
+    """Return how many gates share the error of a wrong failure with this one, which is among them."""
+    return max(1, len(run.family(gate)))
 
 
 def _only(parts: Iterable[TaskData], places: set[Place]) -> Iterator[TaskData]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,18 +14,23 @@ from pytest_llmeval._session import collect
 from pytest_llmeval._session import listing
 from pytest_llmeval._session import xdist
 from pytest_llmeval._session.baseline import BaselineOptions
+from pytest_llmeval._session.items import doc_of
+from pytest_llmeval._session.items import gate_of
+from pytest_llmeval._session.items import owner_of
 from pytest_llmeval._session.models import Models
 from pytest_llmeval._session.options import value_of
 from pytest_llmeval._session.run import OUTCOME
 from pytest_llmeval._session.run import RECORD
 from pytest_llmeval._session.run import hide_own_frames
-from pytest_llmeval._session.run import owner_of
-from pytest_llmeval._session.run import remember_unjudged
+from pytest_llmeval._session.run import record_gate_error
+from pytest_llmeval._session.run import run_doc
+from pytest_llmeval._session.run import run_gate
+from pytest_llmeval._session.run import run_score
 from pytest_llmeval._session.session import SESSION
 from pytest_llmeval._session.session import Session
-from pytest_llmeval._session.session import is_worker
 from pytest_llmeval._session.summary import close
 from pytest_llmeval._settings import Settings
+from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 
 
@@ -63,7 +69,7 @@ class Running:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.on_worker = is_worker(session.config)
+        self.on_worker = session.on_worker
 
     @pytest.hookimpl(tryfirst=True)  # before -m and -k look at markers
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -73,10 +79,10 @@ class Running:
 
     @pytest.hookimpl(tryfirst=True)  # before a worker of xdist says that it is ready
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self.session.select(session.items)
+        self.session.selection.select(session.items)
         collect.tolerate_broken_files(session)
         problem = collect.usage_problem(self.session, session.items)
-        if is_worker(session.config):
+        if self.on_worker:
             xdist.publish_collection(self.session, session.items, problem)
         elif problem:
             raise pytest.UsageError(problem)
@@ -87,10 +93,23 @@ class Running:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-        self.session.item = item
         if not self.on_worker or owner_of(item) is None:
             return None
         xdist.run_silently(item, nextitem)
+        return True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
+        """Run a doc, gate or score item with its item at hand: a `request` fixture would cost every doc some 20 us."""
+        lm: Any = pyfuncitem.funcargs.get("llmeval_model")
+        if found := doc_of(pyfuncitem):
+            run_doc(self.session, pyfuncitem, found, lm)
+        elif gate := gate_of(pyfuncitem):
+            run_gate(self.session, pyfuncitem, gate, lm)
+        elif isinstance(group := owner_of(pyfuncitem), Group):
+            run_score(self.session, pyfuncitem, group, lm)
+        else:
+            return None
         return True
 
     @pytest.hookimpl(wrapper=True)
@@ -99,13 +118,13 @@ class Running:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         if call.excinfo is not None and isinstance(item.parent, collect.TaskModule):
             hide_own_frames(call.excinfo)
-            remember_unjudged(self.session, item, call.excinfo.value)
+            record_gate_error(self.session, item, call.excinfo.value)
         report = yield
         if call.when == "call" and (outcome := item.stash.get(OUTCOME, None)):
             report.llmeval_outcome = outcome  # type: ignore[attr-defined]
             if self.on_worker and (record := item.stash.get(RECORD, None)):
-                variant, task, result = record
-                report.llmeval = [variant, task, result.to_list()]  # type: ignore[attr-defined]
+                model, task, result = record
+                report.llmeval = [model, task, result.to_list()]  # type: ignore[attr-defined]
         return report
 
     @pytest.hookimpl(tryfirst=True)
@@ -125,7 +144,7 @@ class Running:
         if self.on_worker:
             xdist.publish_results(self.session)
         stopped = session.shouldfail or session.shouldstop
-        self.session.cut_short = bool(stopped) or session.exitstatus == pytest.ExitCode.INTERRUPTED
+        self.session.interrupted = bool(stopped) or session.exitstatus == pytest.ExitCode.INTERRUPTED
         yield
-        if self.session.unsound and session.exitstatus == pytest.ExitCode.OK:
+        if self.session.failed_at_end and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

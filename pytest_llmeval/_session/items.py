@@ -1,13 +1,14 @@
-"""What an item of ours carries, and which model it belongs to."""
+"""The parameters of doc and gate items, and the facts that an item's id tells."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from pytest_llmeval._evaluation.evaluation import OpenTask
+from pytest_llmeval._evaluation import OpenTask
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
@@ -15,7 +16,7 @@ from pytest_llmeval._task import Task
 
 @dataclass(frozen=True, slots=True)
 class DocItem:
-    """The parameter of one doc item; `id` is its part of the node id."""
+    """The parameter of a doc item; `id` is its part of the node id."""
 
     id: str
     opened: OpenTask
@@ -24,7 +25,7 @@ class DocItem:
 
 @dataclass(frozen=True, slots=True)
 class GateItem:
-    """The parameter of one gate item; `owner` is the task or group that it judges."""
+    """The parameter of a gate item; `owner` is the task or group that it judges."""
 
     id: str
     owner: Task | Group
@@ -32,24 +33,47 @@ class GateItem:
 
 
 def doc_of(item: pytest.Item) -> DocItem | None:
-    """The doc of an item, known before it is set up."""
+    """Return the parameter of a doc item; None for other items."""
     found = _parameter(item, "llmeval_doc")
     return found if isinstance(found, DocItem) else None
 
 
 def gate_of(item: pytest.Item) -> GateItem | None:
+    """Return the parameter of a gate item; None for other items."""
     found = _parameter(item, "llmeval_gate")
     return found if isinstance(found, GateItem) else None
 
 
-def variant_of(item: pytest.Item) -> str:
-    """What the item's id says besides doc or gate: the model, where there are several; else an empty text."""
+def owner_of(item: pytest.Item) -> Task | Group | None:
+    """Return the task or group that a gate or score item looks at; None for other items."""
+    if found := gate_of(item):
+        return found.owner
+    owner = getattr(item.parent, "found", None)
+    return owner if isinstance(owner, Group) and item.name.startswith("score") else None
+
+
+def model_of(item: pytest.Item) -> str:
+    """Return the model's name in the item's id; empty where the session has one model."""
     callspec = getattr(item, "callspec", None)
     if callspec is None:
         return ""
     own = doc_of(item) or gate_of(item)
-    variant: str = callspec.id
-    return variant.removesuffix(own.id).removesuffix("-") if own else variant
+    model: str = callspec.id
+    return model.removesuffix(own.id).removesuffix("-") if own else model
+
+
+def inline_tasks(group: Group) -> Iterator[Task]:
+    """Yield the tasks that are written in the group's own file, at any depth."""
+    for member in group.members:
+        if isinstance(member, Task):
+            yield member
+        elif isinstance(member, Group):
+            yield from inline_tasks(member)
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Return True in a worker process of pytest-xdist."""
+    return hasattr(config, "workerinput")
 
 
 def _parameter(item: pytest.Item, name: str) -> Any:

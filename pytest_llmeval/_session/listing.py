@@ -33,9 +33,9 @@ def show_instead_of_running(session: Session, items: Iterable[pytest.Item]) -> b
 
 
 def _listing(session: Session) -> Iterator[str]:
-    for owner in session.collected.values():
+    for owner in session.selection.collected.values():
         if isinstance(owner, Group):
-            yield f"group  {owner.name}  {len(session.leaves(owner))} tasks"
+            yield f"group  {owner.name}  {len(session.evaluation.leaves(owner))} tasks"
             continue
         asked, total = session.evaluation.sizes.get(owner.name, (0, 0))
         docs = f"{total} docs" if asked == total else f"{asked} of {total} docs"

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from pytest_llmeval._evaluation import ModelRun
 from pytest_llmeval._report import GateLine
 from pytest_llmeval._report import GroupReport
 from pytest_llmeval._report import ModelReport
@@ -22,39 +23,39 @@ from pytest_llmeval._task import Task
 
 
 def model_reports(session: Session) -> list[ModelReport]:
-    """Return one report per model: in the order in which the user named them, else in that of their first results."""
-    gates = (*session.selected_gates, *session.verdicts)
-    found = dict.fromkeys(variant for variant, _ in (*session.evaluation.ledger.scored(), *gates))
+    """Return one report per model: in the order in which the user named them, else in that of their first items."""
     named = [choice.name for choice in session.models.choices]
-    ordered = sorted(found, key=lambda variant: named.index(variant) if variant in named else len(named))
-    return [model_report(session, variant) for variant in ordered]
+    runs = [run for run in session.selection.runs.values() if run.answered or run.gates]
+    runs.sort(key=lambda run: named.index(run.model) if run.model in named else len(named))
+    return [model_report(session, run) for run in runs]
 
 
-def model_report(session: Session, variant: str) -> ModelReport:
+def model_report(session: Session, run: ModelRun) -> ModelReport:
     """Return all that a session knows of one model."""
-    gates = dict.fromkeys(key for key in (*session.selected_gates, *session.verdicts) if key[0] == variant)
     # The only model has no part in item ids.
     several = len(session.models.choices) > 1
     specs = {choice.name if several else "": choice.spec for choice in session.models.choices}
-    tasks = _scored_tasks(session, variant)
+    tasks, nodeids = _scored_tasks(session, run), [gate.nodeid for gate in run.gates.values()]
     return ModelReport(
-        name=session.model_names.get(variant, variant),
+        name=run.name,
         tasks=[
             TaskReport(
-                replace(session.part(task, variant), noise=session.noise.of(variant, task.name)),
-                session.summary(task, variant),
+                replace(session.judge.part(run, task), noise=run.noise.of(task.name)),
+                session.strategy.summary(run, task),
             )
             for task in tasks
         ],
         groups=[
-            GroupReport(group, session.summary(group, variant), [member.name for member in _members(session, group)])
-            for group in _scored_groups(session, variant, {task.name for task in tasks})
+            GroupReport(
+                group, session.strategy.summary(run, group), [member.name for member in _members(session, group)]
+            )
+            for group in _scored_groups(session, run, {task.name for task in tasks})
         ],
-        gates=[GateLine(key[1], session.verdicts.get(key), session.unjudged.get(key)) for key in gates],
-        id=variant,
-        spec=specs.get(variant, ""),
-        facts=session.evaluation.described.get(variant, NOTHING),
-        usage=session.evaluation.used.get(variant, NOTHING),
+        gates=[GateLine(nodeid, run.verdicts.get(nodeid), run.gate_errors.get(nodeid)) for nodeid in nodeids],
+        id=run.model,
+        spec=specs.get(run.model, ""),
+        facts=run.facts or NOTHING,
+        usage=run.usage,
     )
 
 
@@ -69,27 +70,28 @@ def run_facts(session: Session) -> RunFacts:
     )
 
 
-def _scored_tasks(session: Session, variant: str) -> list[Task]:
+def _scored_tasks(session: Session, run: ModelRun) -> list[Task]:
     """Return the tasks with results of a model, in the order of collection: their own, then those of groups.
 
     Workers report in any order, and the report is to be the same.
     """
-    owners = sorted(session.collected.values(), key=lambda owner: isinstance(owner, Group))
-    known = {task.name: task for owner in owners for task in session.leaves(owner)}
-    scored = {name for own, name in session.evaluation.ledger.scored() if own == variant}
+    owners = sorted(session.selection.collected.values(), key=lambda owner: isinstance(owner, Group))
+    known = {task.name: task for owner in owners for task in session.evaluation.leaves(owner)}
+    scored = run.scored()
     return [task for name, task in known.items() if name in scored]
 
 
-def _scored_groups(session: Session, variant: str, scored: set[str]) -> list[Group]:
+def _scored_groups(session: Session, run: ModelRun, scored: set[str]) -> list[Group]:
     """Return the groups of which all tasks are `scored` and none stopped early, the inner ones first.
 
     The numbers of a part would not be those of the group.
     """
-    found = {group.name: group for group in _inner_first(session, session.collected.values())}
+    found = {group.name: group for group in _inner_first(session, session.selection.collected.values())}
     return [
         group
         for group in found.values()
-        if scored >= {task.name for task in session.leaves(group)} and not session.stopped_below(group, variant)
+        if scored >= {task.name for task in session.evaluation.leaves(group)}
+        and not session.judge.stopped_below(run, group)
     ]
 
 
@@ -97,7 +99,7 @@ def _members(session: Session, group: Group) -> list[Task | Group]:
     """Return the direct members of a group, tasks in place of a tag."""
     opened: list[Task | Group] = []
     for member in group.members:
-        found = session.registry.find(member, group.path) if isinstance(member, str) else member
+        found = session.evaluation.registry.find(member, group.path) if isinstance(member, str) else member
         opened += found if isinstance(found, tuple) else (found,)
     return opened
 

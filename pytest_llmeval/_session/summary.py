@@ -39,12 +39,12 @@ def close(session: Session, reporter: pytest.TerminalReporter) -> None:
     for text in (line for report in scored for line in model_lines(report)) if verbosity > 0 else ():
         reporter.write_line(text)
     # Also with -q: nothing else shows a misspelled name, whose gate would never be judged.
-    if idle := session.idle_rules():
+    if idle := session.rules.unmatched():
         rules = listed((repr(rule.gate.place.text) for rule in idle), 3)
         reporter.write_line(f"llmeval_gates: {len(idle)} of {len(session.rules)} select nothing of this run: {rules}")
     for line in _baseline_lines(session, scored):
         reporter.write_line(line.text, red=line.is_error)
-        session.unsound |= line.is_error
+        session.failed_at_end |= line.is_error
     try:
         append_step_summary(reports, os.environ, comparison)
         if folder := value_of(session.config, "output"):
@@ -53,12 +53,10 @@ def close(session: Session, reporter: pytest.TerminalReporter) -> None:
                 if verbosity > 0 or path.name.startswith("results_"):
                     reporter.write_line(f"written: {path}")
     except SettingError as error:
-        session.unsound = True
+        session.failed_at_end = True
         reporter.write_line(f"ERROR: {error}", red=True)
     for report in reports:
-        session.config.hook.pytest_llmeval_summary(
-            variant=report.name, summaries=report.summaries, config=session.config
-        )
+        session.config.hook.pytest_llmeval_summary(model=report.name, summaries=report.summaries, config=session.config)
 
 
 def _baseline_lines(session: Session, reports: Sequence[ModelReport]) -> Iterator[ReportLine]:
@@ -71,10 +69,10 @@ def _baseline_lines(session: Session, reports: Sequence[ModelReport]) -> Iterato
             yield from baseline_lines(
                 report,
                 baseline.name,
-                ignore_unpaired=session.unpaired == "ignore",
+                ignore_unpaired=session.judge.ignores_unpaired,
                 noise_measured=session.settings.noise_docs > 0,
             )
-    elif session.cut_short:
+    elif session.interrupted:
         yield ReportLine(
             "ERROR: --llmeval-update-baseline: the run was stopped before its end, and the docs that were not run "
             "would keep the answers of another model: nothing is written",

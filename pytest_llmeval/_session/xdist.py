@@ -13,6 +13,8 @@ from collections.abc import Generator
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from dataclasses import astuple
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from typing import Literal
@@ -21,12 +23,14 @@ import pytest
 from _pytest.runner import runtestprotocol  # log=False is the only way to run an item without reporting it
 
 from pytest_llmeval._errors import LLMEvalError
+from pytest_llmeval._evaluation import ModelRun
 from pytest_llmeval._gates import Gate
+from pytest_llmeval._lm import LM
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._session.items import gate_of
-from pytest_llmeval._session.items import variant_of
-from pytest_llmeval._session.run import owner_of
-from pytest_llmeval._session.session import CHUNK
+from pytest_llmeval._session.items import model_of
+from pytest_llmeval._session.items import owner_of
+from pytest_llmeval._session.run_all import CHUNK
 from pytest_llmeval._session.session import Session
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
@@ -38,8 +42,29 @@ PHASES: tuple[Literal["setup", "call", "teardown"], ...] = ("setup", "call", "te
 OUTPUT = "llmeval"
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerGate:
+    """A gate or score item that a worker collected; `gate_id` is None for the score of a group.
+
+    `skip` is the reason why a score is not evaluated, known on workers only.
+    """
+
+    nodeid: str
+    location: tuple[str, int | None, str]
+    owner: str
+    gate_id: str | None
+    model: str
+    skip: str | None = None
+
+    @classmethod
+    def from_list(cls, values: Sequence[Any]) -> WorkerGate:
+        """Return the gate that `dataclasses.astuple` turned into plain data."""
+        nodeid, location, *rest = values
+        return cls(nodeid, tuple(location), *rest)
+
+
 def publish_collection(session: Session, items: Iterable[pytest.Item], problem: str | None) -> None:
-    """On a worker: tell the controller which gates are selected, and where their tasks are written.
+    """On a worker: send the selected gates, and the files of their tasks, to the controller.
 
     A usage error cannot be raised here (xdist takes it for a crash). It travels as the report of a failed
     collection, the one message that the controller gets before it hands out work.
@@ -50,36 +75,69 @@ def publish_collection(session: Session, items: Iterable[pytest.Item], problem: 
         session.config.hook.pytest_collectreport(report=report)
     gates = []
     for item in items:
-        owner = owner_of(item)
-        if owner is not None:
-            found = gate_of(item)
-            gate_id, variant = found.gate.id if found else None, variant_of(item)
-            skip = None if found or isinstance(owner, Task) else session.left_out(owner, variant)
-            gates.append([item.nodeid, list(item.location), owner.name, gate_id, variant, skip])
+        owner, found, model = owner_of(item), gate_of(item), model_of(item)
+        if owner is None:
+            continue
+        skip = None
+        if found is None and isinstance(owner, Group):
+            skip = session.selection.deselected_below(owner, session.selection.run(model))
+        gate_id = found.gate.id if found else None
+        gates.append(list(astuple(WorkerGate(item.nodeid, item.location, owner.name, gate_id, model, skip))))
     session.config.workeroutput[OUTPUT] = {  # type: ignore[attr-defined]
         "gates": gates,
-        "owners": {name: str(owner.path) for name, owner in session.collected.items()},
+        "owners": {name: str(owner.path) for name, owner in session.selection.collected.items()},
     }
 
 
 def publish_results(session: Session) -> None:
-    """On a worker: the results that no doc item reports, and what every worker knows of tasks and models."""
-    evaluation, records = session.evaluation, []
-    for variant, task in evaluation.ledger.scored():
-        reported = session.selected.get((variant, task), ())
-        results = evaluation.ledger.of(variant, task)
-        records += [[variant, task, r.to_list()] for index, r in results.items() if index not in reported]
+    """On a worker: send the results that no doc item reports, and the facts that every worker knows."""
+    evaluation, runs = session.evaluation, session.selection.runs
+    scored = {task for run in runs.values() for task in run.scored()}
     session.config.workeroutput.setdefault(OUTPUT, {}).update(  # type: ignore[attr-defined]
-        records=records,
         sizes={task: list(sizes) for task, sizes in evaluation.sizes.items()},
-        paths={task: str(evaluation.path_of(task)) for _, task in evaluation.ledger.scored()},
-        models=session.model_names,
-        lacking=session.lacking,
-        unasked=[[*key, reason] for key, reason in session.unasked.items()],
-        described=evaluation.described,
-        used=evaluation.used,
-        noise=session.noise.to_list(),
+        paths={task: str(evaluation.path_of(task)) for task in scored},
+        data_errors=evaluation.data_errors,
+        runs={model: run.to_plain() for model, run in runs.items()},
     )
+
+
+def prepare_on_worker(
+    session: Session, item: pytest.Item, run: ModelRun, owner: Task | Group, gate: Gate | None, lm: LM
+) -> None:
+    """Have the docs of a gate answered that no doc item answers here, and that no other gate has answered.
+
+    Every worker sees the same items, so all come to the same division of work.
+    """
+    gates = [other for other in item.session.items if owner_of(other) is not None]
+    nodeids = _gate_by_task(session, gates)
+
+    def skip(task: Task, index: int) -> bool:
+        is_others = nodeids.get((run.model, task.name), item.nodeid) != item.nodeid
+        return is_others or index in run.selected_docs.get(task.name, ())
+
+    comparing = [other for other in gates if (found := gate_of(other)) and found.gate.compares]
+    probes = _gate_by_task(session, comparing) if run.noise.asked_for else {}
+    probed = [task for task in session.evaluation.leaves(owner) if probes.get((run.model, task.name)) == item.nodeid]
+    session.judge.prepare(run, owner, gate, lm, skip=skip, probed=probed)
+
+
+def _gate_by_task(session: Session, items: Iterable[pytest.Item]) -> dict[tuple[str, str], str]:
+    """Return (model, task) -> node id of the gate that has the missing docs of the task answered.
+
+    The smallest scope takes a task, so that the gates of subgroups spread over the workers instead of waiting for the
+    gate of the whole group.
+    """
+    sizes: dict[tuple[str, str], tuple[int, str]] = {}
+    for item in items:
+        owner = owner_of(item)
+        if owner is None:
+            continue
+        leaves = session.evaluation.leaves(owner)
+        for task in leaves:
+            key, claim = (model_of(item), task.name), (len(leaves), item.nodeid)
+            if key not in sizes or claim[0] < sizes[key][0]:
+                sizes[key] = claim
+    return {key: nodeid for key, (_, nodeid) in sizes.items()}
 
 
 def run_silently(item: pytest.Item, nextitem: pytest.Item | None) -> None:
@@ -92,9 +150,10 @@ class Controller:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.gates: dict[str, list[Any]] = {}
-        self.paths: dict[str, str] = {}
-        #: Names of what workers collected.
+        self.gates: dict[str, WorkerGate] = {}
+        #: The files of the tasks and groups that workers collected.
+        self.paths: set[str] = set()
+        #: Names of the tasks and groups that workers collected.
         self.owners: set[str] = set()
 
     @pytest.hookimpl(tryfirst=True)
@@ -103,27 +162,23 @@ class Controller:
             raise pytest.UsageError(problem)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._add([record] if (record := getattr(report, "llmeval", None)) else [])
+        if record := getattr(report, "llmeval", None):
+            model, task, result = record
+            self.session.selection.run(model).add(task, [DocResult.from_list(result)])
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         # A worker that crashed has no output: its gates are then found incomplete.
         output = getattr(node, "workeroutput", {}).get(OUTPUT, {})
-        self._add(output.get("records", ()))
-        self.gates.update({gate[0]: gate for gate in output.get("gates", ())})
-        self.paths.update(output.get("owners", {}))
+        gates = [WorkerGate.from_list(values) for values in output.get("gates", ())]
+        self.gates.update({gate.nodeid: gate for gate in gates})
         self.owners.update(output.get("owners", {}))
-        self.paths.update(output.get("paths", {}))
-        sizes = {task: tuple(pair) for task, pair in output.get("sizes", {}).items()}
-        self.session.evaluation.sizes.update(sizes)
-        self.session.model_names.update(output.get("models", {}))
-        self.session.evaluation.described.update(output.get("described", {}))
-        for variant, used in output.get("used", {}).items():
-            self.session.evaluation.add_usage(variant, used)
-        self.session.noise.add(output.get("noise", ()))
-        self.session.lacking.update(output.get("lacking", {}))
-        self.session.unasked.update({(variant, task): why for variant, task, why in output.get("unasked", ())})
-        self.session.selected_gates = [(gate[4], gate[0]) for gate in self.gates.values() if gate[3] is not None]
+        self.paths.update(output.get("owners", {}).values(), output.get("paths", {}).values())
+        evaluation = self.session.evaluation
+        evaluation.sizes.update({task: tuple(pair) for task, pair in output.get("sizes", {}).items()})
+        evaluation.data_errors.update(output.get("data_errors", {}))
+        for model, plain in output.get("runs", {}).items():
+            self.session.selection.run(model).merge(plain)
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
@@ -132,7 +187,7 @@ class Controller:
             return None
         from xdist.scheduler import LoadScopeScheduling
 
-        models, chunk = self.session.models.each_item, self.session.chunk
+        models, chunk = self.session.models.each_item, self.session.strategy.chunk
         if len(models) > 1:
             # Largest first would mix the models: each worker would load them over and over.
             config.option.loadscopereorder = False
@@ -147,77 +202,70 @@ class Controller:
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         result = yield
         self._restore_tasks()
-        for _, _, owner, gate_id, variant, _ in self.gates.values():
-            if gate_id is not None:
-                value = self.session.collected[owner]
-                self.session.join_family(variant, value, _gate(self.session, value, gate_id))
-        for nodeid, location, owner, gate_id, variant, skip in self.gates.values():
-            judged = ("skipped", skip, {}) if skip else self._judge(nodeid, owner, gate_id, variant)
-            self._report(nodeid, tuple(location), *judged)
+        selection = self.session.selection
+        for gate in self.gates.values():
+            if gate.gate_id is not None:
+                owner = selection.collected[gate.owner]
+                selection.run(gate.model).select_gate(gate.nodeid, owner, self._gate(owner, gate.gate_id))
+        for gate in self.gates.values():
+            self._report(gate, *(("skipped", gate.skip, {}) if gate.skip else self._settle(gate)))
         return result
-
-    def _add(self, records: Iterable[list[Any]]) -> None:
-        for variant, task, result in records:
-            self.session.evaluation.ledger.add(variant, task, [DocResult.from_list(result)])
 
     def _restore_tasks(self) -> None:
         """Read the files of all tasks again here: their values do not travel, their paths do."""
-        for path in sorted(set(self.paths.values())):
+        collected = self.session.selection.collected
+        for path in sorted(self.paths):
             # A file that cannot be read has been reported by the worker that collected it.
             with contextlib.suppress(LLMEvalError):
-                self.session.collected.update({value.name: value for value in self.session.values_in(Path(path))})
+                collected.update({value.name: value for value in self.session.values_in(Path(path))})
         # So that it is known which rules of the configuration select something, though their gates be deselected.
-        for name in sorted(self.owners & self.session.collected.keys()):
+        for name in sorted(self.owners & collected.keys()):
             with contextlib.suppress(LLMEvalError):
-                self.session.gates_of(self.session.collected[name])
+                self.session.rules.gates_of(collected[name])
 
-    def _judge(
-        self, nodeid: str, owner: str, gate_id: str | None, variant: str
-    ) -> tuple[str, str | None, Mapping[str, Any]]:
-        """(outcome for the report, failure text, numbers)."""
-        value = self.session.collected[owner]
-        gate = None if gate_id is None else _gate(self.session, value, gate_id)
-        if reason := self.session.excuse(value, gate):
-            self.session.unjudged[variant, nodeid] = reason
-            return "skipped", reason, {}
-        if gate is None and isinstance(value, Group) and (reason := self.session.stopped_below(value, variant)):
-            return "skipped", reason, {}
-        if gate is None:
-            missing = self.session.missing(value, variant)
-            return ("failed" if missing else "passed"), missing and f"{owner}: {missing}", {}
-        verdict = self.session.verdict(value, variant, gate)
-        self.session.verdicts[variant, nodeid] = verdict
-        failed = self.session.failed(verdict)
-        return ("failed" if failed else verdict.outcome), verdict.sentence if failed else None, verdict.numbers
+    def _gate(self, owner: Task | Group, gate_id: str) -> Gate:
+        return next(gate for gate in self.session.rules.gates_of(owner) if gate.id == gate_id)
 
-    def _report(
-        self, nodeid: str, location: tuple[Any, ...], outcome: str, text: str | None, numbers: Mapping[str, Any]
-    ) -> None:
+    def _settle(self, gate: WorkerGate) -> tuple[str, str | None, Mapping[str, Any]]:
+        """Return the outcome for the report, the text of a failure or skip, and the numbers of the verdict."""
+        run, owner = self.session.selection.run(gate.model), self.session.selection.collected[gate.owner]
+        judge = self.session.judge
+        if gate.gate_id is not None:
+            verdict = judge.settle(run, gate.nodeid, owner, self._gate(owner, gate.gate_id))
+            if verdict is None:
+                return "skipped", run.gate_errors[gate.nodeid], {}
+            fails = judge.fails(verdict)
+            return "failed" if fails else verdict.outcome, verdict.sentence if fails else None, verdict.numbers
+        reason = judge.excuse(owner, None)
+        if reason is None and isinstance(owner, Group):
+            reason = judge.stopped_below(run, owner)
+        if reason is not None:
+            return "skipped", reason, {}
+        missing = run.missing(owner)
+        return ("failed" if missing else "passed"), missing and f"{gate.owner}: {missing}", {}
+
+    def _report(self, gate: WorkerGate, outcome: str, text: str | None, numbers: Mapping[str, Any]) -> None:
         hook = self.session.config.hook
-        hook.pytest_runtest_logstart(nodeid=nodeid, location=location)
+        hook.pytest_runtest_logstart(nodeid=gate.nodeid, location=gate.location)
         for when in PHASES:
             report = pytest.TestReport(
-                nodeid,
-                location,
+                gate.nodeid,
+                gate.location,
                 {},
                 ("skipped" if outcome == "skipped" else "failed") if when == "call" and text else "passed",
-                _longrepr(outcome, text, location) if when == "call" else None,
+                _longrepr(outcome, text, gate.location) if when == "call" else None,
                 when,
                 user_properties=list(numbers.items()),
             )
             if when == "call":
                 report.llmeval_outcome = outcome  # type: ignore[attr-defined]
             hook.pytest_runtest_logreport(report=report)
-        hook.pytest_runtest_logfinish(nodeid=nodeid, location=location)
+        hook.pytest_runtest_logfinish(nodeid=gate.nodeid, location=gate.location)
 
 
 def _longrepr(outcome: str, text: str | None, location: tuple[Any, ...]) -> Any:
     """What pytest wants to know of a failure, and of a skip."""
     return (str(location[0]), location[1], f"Skipped: {text}") if outcome == "skipped" else text
-
-
-def _gate(session: Session, owner: Task | Group, gate_id: str) -> Gate:
-    return next(gate for gate in session.gates_of(owner) if gate.id == gate_id)
 
 
 def scope_of(nodeid: str, models: Sequence[str] = (), chunk: int | None = CHUNK) -> str:

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 from typing import NamedTuple
 
-from pytest_llmeval._evaluation.evaluation import Evaluation
+from pytest_llmeval._evaluation import Evaluation
 from pytest_llmeval._lm import LM
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._results import DocResult

@@ -27,7 +27,7 @@ import torch
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 
-from pytest_llmeval._evaluation.evaluation import Evaluation
+from pytest_llmeval._evaluation import Evaluation
 from pytest_llmeval._lm import LM
 from pytest_llmeval._models import load_model
 from pytest_llmeval._models import parse_spec

@@ -37,7 +37,7 @@ from lm_eval.tasks._index import TaskIndex
 from lm_eval.tasks.hendrycks_math import utils as peer_math
 
 from pytest_llmeval._docs import DataSource
-from pytest_llmeval._evaluation.evaluation import OpenTask
+from pytest_llmeval._evaluation import OpenTask
 from pytest_llmeval._lm import GenerationKwargs
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._scoring import score_doc

@@ -14,11 +14,11 @@ import pytest
 from scipy import stats
 
 from pytest_llmeval._errors import ModelError
-from pytest_llmeval._evaluation.evaluation import Evaluation
-from pytest_llmeval._evaluation.evaluation import OpenTask
-from pytest_llmeval._evaluation.noise import NoiseFloors
-from pytest_llmeval._evaluation.noise import measure
-from pytest_llmeval._evaluation.noise import probed_docs
+from pytest_llmeval._evaluation import Evaluation
+from pytest_llmeval._evaluation import NoiseFloors
+from pytest_llmeval._evaluation import OpenTask
+from pytest_llmeval._evaluation import measure
+from pytest_llmeval._evaluation import probed_docs
 from pytest_llmeval._lm import LM
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._settings import Settings

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval._engine.requests import RequestError
-from pytest_llmeval._evaluation.evaluation import Evaluation
+from pytest_llmeval._evaluation import Evaluation
 from pytest_llmeval._fake import FakeLM
 from pytest_llmeval._models import TextEncoder
 from pytest_llmeval._models import TokenCache

@@ -6,7 +6,7 @@ import tablemodels as tables
 import torch
 
 from pytest_llmeval._engine.devices import peak_memory
-from pytest_llmeval._evaluation.model_calls import usage_of
+from pytest_llmeval._evaluation import usage_of
 from pytest_llmeval._lm import GenerationKwargs
 from pytest_llmeval._models import wrap_model
 

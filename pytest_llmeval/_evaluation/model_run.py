@@ -1,0 +1,257 @@
+"""One model's run: its results, what is known of the model, and the verdicts of its gates."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_llmeval._baselines import Comparison
+from pytest_llmeval._errors import LLMEvalError
+from pytest_llmeval._errors import ModelError
+from pytest_llmeval._errors import SandboxError
+from pytest_llmeval._evaluation.evaluation import Evaluation
+from pytest_llmeval._evaluation.model_calls import Progress
+from pytest_llmeval._evaluation.model_calls import facts_of
+from pytest_llmeval._evaluation.model_calls import usage_of
+from pytest_llmeval._evaluation.model_calls import watched
+from pytest_llmeval._evaluation.noise import NoiseFloors
+from pytest_llmeval._gates import Gate
+from pytest_llmeval._lm import LM
+from pytest_llmeval._plain import listed
+from pytest_llmeval._prompts.fewshot import num_fewshot
+from pytest_llmeval._registry import Registry
+from pytest_llmeval._results import DocResult
+from pytest_llmeval._results import Summary
+from pytest_llmeval._scoring.summary import summarize_group
+from pytest_llmeval._scoring.summary import summarize_task
+from pytest_llmeval._settings import Settings
+from pytest_llmeval._task import Group
+from pytest_llmeval._task import Task
+from pytest_llmeval._verdicts import Verdict
+
+
+#: Docs in the first wave of a run, the most in any, and the seconds that a wave aims at: short enough for smooth
+#: progress and -x, long enough for the engine to sort and share prefixes.
+FIRST_WAVE, LARGEST_WAVE, WAVE_SECONDS = 32, 2048, 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedGate:
+    """A gate that is to be judged in this session, and the names of the tasks whose docs it needs."""
+
+    nodeid: str
+    owner: Task | Group
+    gate: Gate
+    tasks: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"gate[{self.gate.id}]" + (f" of {self.owner.name}" if isinstance(self.owner, Group) else "")
+
+
+class ModelRun:
+    """Everything that a session knows of one model.
+
+    Parameters
+    ----------
+    evaluation
+        The tasks, shared by the runs of all models.
+    model
+        The name of the model in node ids; empty where the session has only one.
+    """
+
+    def __init__(self, evaluation: Evaluation, model: str = "") -> None:
+        self.evaluation = evaluation
+        self.model = model
+        #: The name of the model in reports.
+        self.name = model
+        #: The facts that the model states of itself, as plain data; None before it answered.
+        self.facts: Mapping[str, Any] | None = None
+        #: The cost of the answers as the model counts it (tokens, bytes), here or in all workers.
+        self.usage: Mapping[str, int] = {}
+        #: Task name -> the reason why the model could not be asked.
+        self.model_errors: dict[str, str] = {}
+        self.noise = NoiseFloors(evaluation)
+        #: Task name -> the docs whose items run, in item order, each with its place in that order.
+        self.selected_docs: dict[str, dict[int, int]] = {}
+        #: (task or group name, gate id) -> the gates to be judged.
+        self.gates: dict[tuple[str, str], SelectedGate] = {}
+        #: Node id -> verdict, in the order in which they were given.
+        self.verdicts: dict[str, Verdict] = {}
+        #: Node id -> the reason why a gate has no verdict.
+        self.gate_errors: dict[str, str] = {}
+        #: Task name -> (number of results, their comparison with the baseline).
+        self.comparisons: dict[str, tuple[int, Comparison]] = {}
+        self._results: dict[str, dict[int, DocResult]] = {}
+        self._summaries: dict[str, tuple[int, Summary]] = {}
+        self._wave = FIRST_WAVE
+
+    @property
+    def answered(self) -> bool:
+        """True if at least one doc has a result."""
+        return any(self._results.values())
+
+    def add(self, task: str, results: Iterable[DocResult]) -> None:
+        """Add results of a task; a doc that is known is replaced."""
+        known = self._results.setdefault(task, {})
+        for result in results:
+            known[result.doc] = result
+
+    def results(self, task: str) -> Mapping[int, DocResult]:
+        """Return the results of one task so far, by doc index."""
+        return self._results.get(task, {})
+
+    def known(self, owner: Task | Group) -> int:
+        """Return how many docs of a task or group have a result."""
+        return sum(len(self.results(task.name)) for task in self.evaluation.leaves(owner))
+
+    def scored(self) -> list[str]:
+        """Return the names of the tasks with results, in the order in which the first results came."""
+        return list(self._results)
+
+    def select_gate(self, nodeid: str, owner: Task | Group, gate: Gate) -> None:
+        """Count a gate among those that are judged in this session."""
+        tasks = frozenset(task.name for task in self.evaluation.leaves(owner))
+        self.gates[owner.name, gate.id] = SelectedGate(nodeid, owner, gate, tasks)
+
+    def family(self, gate: Gate) -> list[SelectedGate]:
+        """Return the selected gates that one rule hands to several tasks, this one among them."""
+        return [other for other in self.gates.values() if gate.family and other.gate.family == gate.family]
+
+    def score(self, lm: LM, task: Task, indices: Iterable[int], progress: Progress | None = None) -> None:
+        """Have the model answer those of the docs that have no result yet, wave by wave.
+
+        Raises LLMEvalError if the task's data is not available, its examples cannot be drawn, the model cannot be
+        asked, or the task runs code that is not allowed.
+        """
+        if reason := self.evaluation.refusal(task):
+            raise SandboxError(reason)
+        opened, known = self.evaluation.open(task), self.results(task.name)
+        opened.check_examples()
+        missing = [index for index in indices if index not in known]
+        done, before = 0, usage_of(lm).get("tokens", 0)
+
+        def tokens() -> int:
+            return usage_of(lm).get("tokens", 0) - before
+
+        while done < len(missing):
+            wave = missing[done : done + self._wave]
+            with watched(lm, progress, done, len(wave), len(missing), tokens):
+                self.add(task.name, self._timed_wave(task, lm, wave))
+            done += len(wave)
+            if progress:
+                progress(done, len(missing), tokens())
+            if self.facts is None:
+                self.facts = facts_of(lm, identify=self.evaluation.settings.identify)
+        self.usage = usage_of(lm)
+
+    def wave_size(self) -> int:
+        """Return how many docs the next wave should hold, judged by the time that the last ones took."""
+        return self._wave
+
+    def _timed_wave(self, task: Task, lm: LM, wave: Sequence[int]) -> list[DocResult]:
+        started = time.perf_counter()
+        results = self.evaluation.answer(lm, task, wave)
+        seconds = max(time.perf_counter() - started, 1e-6)
+        # Only a full wave tells how fast docs are; grow at most fourfold, one odd wave must not decide alone.
+        if len(wave) == self._wave:
+            fitting = int(len(wave) * WAVE_SECONDS / seconds)
+            self._wave = max(1, min(fitting, self._wave * 4, LARGEST_WAVE))
+        return results
+
+    def name_after(self, lm: LM) -> None:
+        """Take the model's own name for reports, unless its node ids have one."""
+        self.name = self.name or str(getattr(lm, "name", "") or type(lm).__name__)
+
+    def record_error(self, task: Task, error: LLMEvalError) -> None:
+        """Record why a task has no results, for its gates: because of this model, or of the task itself."""
+        if isinstance(error, ModelError):
+            self.model_errors[task.name] = str(error)
+        else:
+            self.evaluation.data_errors[task.name] = str(error)
+
+    def missing(self, owner: Task | Group) -> str | None:
+        """Return why a verdict on a task or group would be incomplete; None if every doc asked for has a result."""
+        leaves, data_errors = self.evaluation.leaves(owner), self.evaluation.data_errors
+        errors = [data_errors.get(task.name) or self.model_errors.get(task.name) for task in leaves]
+        if reasons := list(dict.fromkeys(filter(None, errors))):
+            return listed(reasons, 3, separator="; ", noun="tasks like that")
+        short = []
+        for task in leaves:
+            asked, have = self.evaluation.asked(task.name), len(self.results(task.name))
+            if have < asked or not asked:
+                short.append(f"{task.name}: {have} of {asked} docs have a result")
+        return f"incomplete: {', '.join(short)}" if short else None
+
+    def summary(self, owner: Task | Group) -> Summary:
+        """Return the numbers of a task or group over the docs known so far."""
+        if isinstance(owner, Group):
+            return summarize_group(owner, [(task, self.summary(task)) for task in self.evaluation.leaves(owner)])
+        results = self.results(owner.name)
+        cached = self._summaries.get(owner.name)
+        if cached is None or cached[0] != len(results):
+            settings = self.evaluation.settings
+            summary = summarize_task(
+                owner,
+                [results[index] for index in sorted(results)],
+                n_total=self.evaluation.sizes.get(owner.name, (0, len(results)))[1],
+                num_fewshot=num_fewshot(owner, settings),
+                bootstrap_iters=settings.bootstrap_iters,
+            )
+            self._summaries[owner.name] = cached = (len(results), summary)
+        return cached[1]
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return what another process needs of this run beside the results that its doc items report."""
+        records = [
+            [task, result.to_list()]
+            for task, results in self._results.items()
+            for index, result in results.items()
+            if index not in self.selected_docs.get(task, ())
+        ]
+        return {
+            "name": self.name,
+            "records": records,
+            "facts": self.facts,
+            "usage": dict(self.usage),
+            "model_errors": self.model_errors,
+            "noise": self.noise.to_list(),
+        }
+
+    def merge(self, plain: Mapping[str, Any]) -> None:
+        """Add what another process found (`to_plain`); its model took memory and tokens of its own."""
+        self.name = plain["name"] or self.name
+        for task, result in plain["records"]:
+            self.add(task, [DocResult.from_list(result)])
+        self.facts = plain["facts"] or self.facts
+        self.usage = {
+            key: self.usage.get(key, 0) + plain["usage"].get(key, 0) for key in (*self.usage, *plain["usage"])
+        }
+        self.model_errors.update(plain["model_errors"])
+        self.noise.add(plain["noise"])
+
+
+def evaluate(paths: Iterable[str | Path], lm: LM, settings: Settings | None = None) -> dict[str, Summary]:
+    """Evaluate task or group files with a model and return the summaries by task and group name.
+
+    ::
+
+        summaries = evaluate(["benchmarks/arc_easy.yaml"], my_model, Settings(limit=100))
+        print(summaries["arc_easy"].find("acc")[0].value)
+
+    Raises the errors of `pytest_llmeval.LLMEvalError` for files, data and models that cannot be used.
+    """
+    evaluation = Evaluation(settings or Settings(), Registry())
+    run, summaries = ModelRun(evaluation), {}
+    for path in paths:
+        found = evaluation.registry.load(Path(path).resolve())
+        for task in evaluation.leaves(found):
+            run.score(lm, task, evaluation.open(task).asked)
+            summaries[task.name] = run.summary(task)
+        if isinstance(found, Group):
+            summaries[found.name] = run.summary(found)
+    return summaries
