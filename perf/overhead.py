@@ -90,8 +90,9 @@ def pytest_sessionstart(session):
         import datasets
         import pytest_llmeval._session.hooks
         from pytest_llmeval._evaluation import Evaluation
+        from pytest_llmeval._evaluation import ModelRun
         timed(Evaluation, "open", "open")
-        timed(Evaluation, "score", "score")
+        timed(ModelRun, "score", "score")
     if os.environ["TRACE"]:
         tracemalloc.start()
     mark("start")

@@ -64,6 +64,16 @@ def in_random_order(task: str, docs: Iterable[int], seed: int) -> list[tuple[flo
     return sorted((keys[doc], doc) for doc in wanted)
 
 
+def wave_size(known: int, tasks: int = 1) -> int:
+    """Return how many docs are asked for before gates are looked at again: a third of all known then.
+
+    A wave of several tasks holds a few docs of each, which share the beginning of their prompts. Unlike other waves
+    these do not depend on the speed of the model: the same docs are run everywhere.
+    """
+    size = min(LARGEST_WAVE, max(FIRST_WAVE, known // 2))
+    return size if tasks == 1 else max(size, tasks * DOCS_PER_TASK)
+
+
 class EarlyStop(RunAll):
     """Asks for docs in random order until gates are proven."""
 
@@ -101,17 +111,13 @@ class EarlyStop(RunAll):
         return self._orders[names]
 
     def wave_size(self, run: ModelRun, task: Task) -> int:
-        """Return how many docs of a task are asked for before one looks again: a third of all then.
-
-        Unlike other waves these do not depend on the speed of the model: the same docs are run everywhere.
-        """
-        return min(LARGEST_WAVE, max(FIRST_WAVE, run.known(task) // 2))
+        """Return how many docs of a task are asked for before its gates are looked at again."""
+        return wave_size(run.known(task))
 
     def score(self, run: ModelRun, owner: Task | Group, gate: Gate | None, lm: LM, skip: Skip) -> None:
         """Have docs answered wave by wave, until the gate is proven or a task cannot be answered.
 
-        A gate that cannot be judged needs no more docs either. Waves of a group hold a few docs of each task at least,
-        which share the beginning of their prompts.
+        A gate that cannot be judged needs no more docs either.
         """
         if gate is None:
             super().score(run, owner, gate, lm, skip)
@@ -123,8 +129,7 @@ class EarlyStop(RunAll):
         waiting = [(name, doc) for name, doc in self.order(owner) if not skip(tasks[name], doc)]
         while waiting and not self._needs_no_more(run, owner, gate):
             waiting = [(name, doc) for name, doc in waiting if doc not in run.results(name)]
-            size = min(LARGEST_WAVE, max(FIRST_WAVE, run.known(owner) // 2))
-            size = size if len(tasks) == 1 else max(size, len(tasks) * DOCS_PER_TASK)
+            size = wave_size(run.known(owner), len(tasks))
             wave: dict[str, list[int]] = {}
             for name, doc in waiting[:size]:
                 wave.setdefault(name, []).append(doc)

@@ -24,8 +24,7 @@ import os
 from pathlib import Path
 
 from pytest_llmeval import _models
-from pytest_llmeval._session import session
-from pytest_llmeval._session import xdist
+from pytest_llmeval._session import run_all
 from pytest_llmeval import FakeLM
 
 LOADS = Path(__file__).with_name("loads")
@@ -42,7 +41,7 @@ def pytest_llmeval_register_models(register):
     register("counted", fake)
 
 if "PYTEST_XDIST_WORKER" in os.environ:
-    session.CHUNK = xdist.CHUNK = 2
+    run_all.RunAll.chunk = 2
     load = _models.load_model
 
     def counting(spec, *more):
@@ -60,8 +59,7 @@ HITS = (1, 0, 1, 1, 0)
 def spread(faults: FaultSuite, monkeypatch: pytest.MonkeyPatch) -> FaultSuite:
     """B37 and B23: five docs of which three are right, four docs with drawn examples, and a group over both."""
     pytest.importorskip("xdist")
-    for module in ("_session.session", "_session.xdist"):
-        monkeypatch.setattr(f"pytest_llmeval.{module}.CHUNK", 2)
+    monkeypatch.setattr("pytest_llmeval._session.run_all.RunAll.chunk", 2)
     faults.pytester.makeconftest(CONFTEST)
     metrics = [{"metric": metric} for metric in ("acc", "f1", "mcc", "brier_score")]
     own = {**CHOICE, "tag": ["b", "a", "c"], "metric_list": metrics, "metadata": {"gates": ["acc >= 0.6"]}}

@@ -18,6 +18,7 @@ from typing import Any
 from typing import NamedTuple
 
 from pytest_llmeval._evaluation import Evaluation
+from pytest_llmeval._evaluation import ModelRun
 from pytest_llmeval._lm import LM
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._results import DocResult
@@ -95,14 +96,14 @@ def compare_set(name: str, lm: LM, shared: Path, benchmarks: Path, *, docs: int 
         ),
         Registry(),
     )
-    comparison = Comparison()
+    run, comparison = ModelRun(evaluation), Comparison()
     for task in _tasks(evaluation.registry, benchmarks / SETS[name], set(rows)):
-        evaluation.score(lm, "", task, evaluation.open(task).asked)
-        results = evaluation.ledger.of("", task.name)
+        run.score(lm, task, evaluation.open(task).asked)
+        results = run.results(task.name)
         for index, result in results.items():
             _compare_doc(comparison, f"{task.name} {index}", result, rows[task.name][index])
         if docs is None:
-            _compare_summary(comparison, evaluation.summary("", task), _golden_results(shared, name)[task.name])
+            _compare_summary(comparison, run.summary(task), _golden_results(shared, name)[task.name])
     return comparison
 
 

@@ -28,6 +28,7 @@ from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 
 from pytest_llmeval._evaluation import Evaluation
+from pytest_llmeval._evaluation import ModelRun
 from pytest_llmeval._lm import LM
 from pytest_llmeval._models import load_model
 from pytest_llmeval._models import parse_spec
@@ -70,7 +71,7 @@ class Runs:
     """The same tasks run by both: lm_eval's results with samples, and our evaluation."""
 
     theirs: Mapping[str, Any]
-    ours: Evaluation
+    ours: ModelRun
     tasks: Sequence[Task]
     groups: Sequence[Group]
     #: Both read the very same file: then its words are compared too, such as alias and version.
@@ -88,12 +89,11 @@ class Pair:
     def run(self, ours: Path, theirs: Path | str, settings: Settings, near: Path | None = None) -> Runs:
         """Evaluate a task or group of ours, and lm_eval's by its file, or by a name that it finds in `near`."""
         evaluation = Evaluation(settings, Registry())
-        found = evaluation.registry.load(ours)
-        tasks = evaluation.registry.leaves(found) if isinstance(found, Group) else (found,)
+        run, tasks = ModelRun(evaluation), evaluation.leaves(evaluation.registry.load(ours))
         for task in tasks:
-            evaluation.score(self.ours, "", task, evaluation.open(task).asked)
+            run.score(self.ours, task, evaluation.open(task).asked)
         results = self._run_peer(str(theirs), settings, near)
-        return Runs(results, evaluation, tasks, evaluation.registry.groups(), same_file=ours == theirs)
+        return Runs(results, run, tasks, evaluation.registry.groups(), same_file=ours == theirs)
 
     def _run_peer(self, name: str, settings: Settings, near: Path | None) -> Mapping[str, Any]:
         results: Mapping[str, Any] = lm_eval.simple_evaluate(
@@ -150,13 +150,13 @@ def compare(runs: Runs) -> Found:
     found = Found()
     found.same("tasks", sorted(task.name for task in runs.tasks), sorted(runs.theirs["samples"]))
     for task in runs.tasks:
-        results, rows = runs.ours.ledger.of("", task.name), runs.theirs["samples"][task.name]
+        results, rows = runs.ours.results(task.name), runs.theirs["samples"][task.name]
         found.same(f"{task.name} docs", sorted(results), sorted({row["doc_id"] for row in rows}))
         found.docs += len(results)
         for row in rows:
             _compare_doc(found, task.name, results[row["doc_id"]], row, runs.same_file)
-        _compare_summary(found, runs.ours.summary("", task), runs)
-    summaries = {group.name: runs.ours.group_summary("", group) for group in runs.groups}
+        _compare_summary(found, runs.ours.summary(task), runs)
+    summaries = {group.name: runs.ours.summary(group) for group in runs.groups}
     found.same("groups", sorted(summaries), sorted(runs.theirs["group_subtasks"]))
     for name in runs.theirs.get("groups", {}):
         _compare_summary(found, summaries[name], runs)

@@ -318,7 +318,7 @@ def test_rolling_where_the_tokenizer_adds_bos(bos_pair: Pair, mirror: Path, writ
     settings = Settings(data_dir=mirror, keep_samples=True, limit=DOCS)
     with pairedruns.peer_reads(mirror):
         runs = bos_pair.run(path, path, settings)
-    ours, rows = runs.ours.ledger.of("", "own"), runs.theirs["samples"]["own"]
+    ours, rows = runs.ours.results("own"), runs.theirs["samples"]["own"]
     assert len(rows) == len(ours) == DOCS
     for row in rows:
         ids = bos_pair.peer.tokenizer(row["doc"]["text"])["input_ids"]
@@ -335,12 +335,12 @@ def test_shots_that_are_asked_for(pair: Pair, mirror: Path) -> None:
     with pairedruns.peer_reads(mirror):
         runs = pair.run(path, path, settings)
     (name,) = (task.name for task in runs.tasks)
-    sample = runs.ours.ledger.of("", name)[0].sample
+    sample = runs.ours.results(name)[0].sample
     assert sample is not None
     ours, theirs = sample["arguments"][0][0], runs.theirs["samples"][name][0]["arguments"][0][0]
     assert (ours.count("Q: "), theirs.count("Q: ")) == (2, 1)
     assert ours.endswith(theirs)
-    assert (runs.ours.summary("", runs.tasks[0]).num_fewshot, runs.theirs["n-shot"][name]) == (1, 0)
+    assert (runs.ours.summary(runs.tasks[0]).num_fewshot, runs.theirs["n-shot"][name]) == (1, 0)
 
 
 @torch.inference_mode()

@@ -165,24 +165,24 @@ class TestAsking:
         evaluation = Evaluation(Settings(noise_docs=3, noise_dtype="float64"), Registry())
         floors, model = NoiseFloors(evaluation), Model(usual, way=usual)
         for _ in range(2):
-            floors.measure(model, "", [task.task])
+            floors.measure(model, [task.task])
         assert (model.asked, model.dtypes) == (6, ["float64"])
         other = NoiseFloors(evaluation)
         other.add(floors.to_list())
-        assert other.of("", "t") == floors.of("", "t") is not None
+        assert other.of("t") == floors.of("t") is not None
 
     def test_nothing_without_a_request(self, tmp_path: Path) -> None:
         floors, model = NoiseFloors(Evaluation(Settings(), Registry())), Model(usual, way=usual)
-        floors.measure(model, "", [opened(tmp_path).task])
-        assert (model.asked, floors.of("", "t"), floors.needed("", "t")) == (0, None, None)
+        floors.measure(model, [opened(tmp_path).task])
+        assert (model.asked, floors.of("t"), floors.needed("t")) == (0, None, None)
 
     def test_what_goes_wrong_is_kept(self, tmp_path: Path) -> None:
         floors = NoiseFloors(Evaluation(Settings(noise_docs=3), Registry()))
-        unfinished = floors.needed("", "t")
+        unfinished = floors.needed("t")
         assert unfinished is not None
         assert unfinished.problem == "--llmeval-noise: the probe did not come to an end"
-        floors.measure(Model(usual), "", [opened(tmp_path).task])
-        known = floors.of("", "t")
+        floors.measure(Model(usual), [opened(tmp_path).task])
+        known = floors.of("t")
         assert known is not None
         assert known.problem == "--llmeval-noise: Model.recomputed gave no other way of computing"
 

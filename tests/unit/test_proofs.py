@@ -19,11 +19,11 @@ from pytest_llmeval._gates import Gate
 from pytest_llmeval._gates import parse_gate
 from pytest_llmeval._results import DocKey
 from pytest_llmeval._results import DocResult
-from pytest_llmeval._results import Ledger
 from pytest_llmeval._scoring import resolve_metrics
 from pytest_llmeval._scoring import summarize_task
 from pytest_llmeval._session.early_stop import EarlyStop
 from pytest_llmeval._session.early_stop import in_random_order
+from pytest_llmeval._session.early_stop import wave_size
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._stats import exact_bounds
 from pytest_llmeval._stats.sequential import STAKES
@@ -426,19 +426,19 @@ class TestOrder:
         assert sorted(early.order(task("a"))) == [("a", doc) for doc in range(10)]
 
     def test_waves_grow_with_what_is_known(self) -> None:
-        early = early_stop({"a": 5000})
-        assert [early.wave(known, tasks=1) for known in (0, 32, 64, 100, 1000)] == [32, 32, 32, 50, 500]
-        assert early.wave(0, tasks=57) == 228
+        assert [wave_size(known) for known in (0, 32, 64, 100, 1000)] == [32, 32, 32, 50, 500]
+        assert wave_size(0, tasks=57) == 228
 
 
 def early_stop(sizes: dict[str, int], **settings: Any) -> EarlyStop:
     evaluation: Any = SimpleNamespace(
         settings=Settings(early_stop=True, **settings),
-        ledger=Ledger(),
         sizes={name: (count, count) for name, count in sizes.items()},
     )
 
     def leaves(owner: Task | Group) -> tuple[Task, ...]:
         return (owner,) if isinstance(owner, Task) else tuple(m for m in owner.members if isinstance(m, Task))
 
-    return EarlyStop(evaluation, lambda owner, variant: GateData(owner, []), leaves)
+    evaluation.leaves = leaves
+    progress: Any = None
+    return EarlyStop(evaluation, lambda run, owner: GateData(owner, []), progress)

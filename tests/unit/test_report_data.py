@@ -7,12 +7,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from pytest_llmeval._evaluation import ModelRun
+from pytest_llmeval._gates import gates_for
+from pytest_llmeval._gates import parse_rule
 from pytest_llmeval._report import GateLine
 from pytest_llmeval._results import DocResult
-from pytest_llmeval._results import Ledger
 from pytest_llmeval._results import Summary
 from pytest_llmeval._session.report_data import git_hash
 from pytest_llmeval._session.report_data import model_reports
+from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts import TaskData
@@ -27,16 +30,22 @@ class StandIn:
     """The parts of a session that reports are made from."""
 
     def __init__(self, **owners: Task | Group) -> None:
-        self.evaluation = SimpleNamespace(ledger=Ledger(), described={}, used={})
-        self.verdicts: dict[tuple[str, str], Verdict] = {}
-        self.unjudged: dict[tuple[str, str], str] = {}
-        self.selected_gates: list[tuple[str, str]] = []
-        self.model_names = {"": "tiny", "new": "new"}
+        evaluation: Any = SimpleNamespace(
+            leaves=self.leaves, registry=SimpleNamespace(find=self.find), settings=Settings(), sizes={}
+        )
+        self.evaluation = evaluation
         self.models = SimpleNamespace(choices=())
-        self.noise = SimpleNamespace(of=lambda variant, task: None)
         self.tasks = {name: a_task(name) for name in ("a", "b", "c")}
-        self.collected = owners
-        self.registry = SimpleNamespace(find=self.find)
+        self.runs: dict[str, ModelRun] = {}
+        self.selection = SimpleNamespace(runs=self.runs, collected=owners)
+        self.strategy = SimpleNamespace(summary=self.summary)
+        self.judge = SimpleNamespace(part=self.part, stopped_below=lambda run, group: None)
+
+    def run(self, model: str) -> ModelRun:
+        if model not in self.runs:
+            self.runs[model] = ModelRun(self.evaluation, model)
+            self.runs[model].name = model or "tiny"
+        return self.runs[model]
 
     def find(self, name: str, near: Path) -> Task | tuple[Task, ...]:
         return tuple(self.tasks.values()) if name == "tag" else self.tasks[name]
@@ -50,18 +59,15 @@ class StandIn:
         found = self.find(member, Path()) if isinstance(member, str) else member
         return found if isinstance(found, tuple) else self.leaves(found)
 
-    def summary(self, owner: Task | Group, variant: str) -> Summary:
+    def summary(self, run: ModelRun, owner: Task | Group) -> Summary:
         tasks = tuple(task.name for task in self.leaves(owner)) if isinstance(owner, Group) else ()
         return Summary(owner.name, owner.name, 1.0, 0, 10, 10, (), tasks)
 
-    def part(self, task: Task, variant: str) -> TaskData:
-        return TaskData(task, list(self.evaluation.ledger.of(variant, task.name).values()), 10)
+    def part(self, run: ModelRun, task: Task) -> TaskData:
+        return TaskData(task, list(run.results(task.name).values()), 10)
 
-    def stopped_below(self, group: Group, variant: str) -> None:
-        """Nothing stopped early."""
-
-    def answer(self, variant: str, task: str, *correct: bool | None) -> None:
-        self.evaluation.ledger.add(variant, task, [DocResult(i, {}, right) for i, right in enumerate(correct)])
+    def answer(self, model: str, task: str, *correct: bool | None) -> None:
+        self.run(model).add(task, [DocResult(i, {}, right) for i, right in enumerate(correct)])
 
 
 def test_a_session_of_two_models() -> None:
@@ -69,11 +75,13 @@ def test_a_session_of_two_models() -> None:
     session.answer("", "b", False)
     session.answer("", "a", True, False, None)
     session.answer("new", "a", True, True)
-    session.selected_gates = [("", "a.yaml::gate[acc]"), ("new", "a.yaml::gate[new-acc]")]
-    session.verdicts["", "a.yaml::gate[acc]"] = verdict = Verdict("passed", "fine")
-    session.unjudged["new", "a.yaml::gate[new-acc]"] = "it was skipped"
-    session.evaluation.described["new"] = facts = {"model": {"model_dtype": "float32"}}
-    session.evaluation.used["new"] = {"tokens": 7}
+    (gate,) = gates_for(session.tasks["a"], [parse_rule("a.acc >= 0.5", origin="ini")], [])
+    for model, nodeid in (("", "a.yaml::gate[acc]"), ("new", "a.yaml::gate[new-acc]")):
+        session.run(model).select_gate(nodeid, session.tasks["a"], gate)
+    session.run("").verdicts["a.yaml::gate[acc]"] = verdict = Verdict("passed", "fine")
+    session.run("new").gate_errors["a.yaml::gate[new-acc]"] = "it was skipped"
+    session.run("new").facts = facts = {"model": {"model_dtype": "float32"}}
+    session.run("new").usage = {"tokens": 7}
     first, second = model_reports(session)
     assert (first.name, first.id, second.name, second.id) == ("tiny", "", "new", "new")
     # In the order of collection, whichever worker answered first.

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_llmeval._engine.requests import RequestError
 from pytest_llmeval._evaluation import Evaluation
+from pytest_llmeval._evaluation import ModelRun
 from pytest_llmeval._fake import FakeLM
 from pytest_llmeval._models import TextEncoder
 from pytest_llmeval._models import TokenCache
@@ -147,8 +148,9 @@ def test_docs_are_rendered_once_for_several_models(tmp_path: Path, several: bool
         evaluation.expect_several_models()
     task = evaluation.registry.load(tmp_path / "t.yaml")
     first, second = FakeLM(), FakeLM()
-    for variant, lm in (("a", first), ("b", second)):
-        evaluation.score(lm, variant, task, range(3))  # type: ignore[arg-type]
+    runs = [ModelRun(evaluation, name) for name in ("a", "b")]
+    for run, lm in zip(runs, (first, second), strict=True):
+        run.score(lm, task, range(3))  # type: ignore[arg-type]
     assert first.calls == second.calls
     assert len((tmp_path / "log").read_text()) == times
-    assert evaluation.ledger.of("a", "t") == evaluation.ledger.of("b", "t")
+    assert runs[0].results("t") == runs[1].results("t")
