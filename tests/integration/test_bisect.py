@@ -190,12 +190,12 @@ from pytest_llmeval._verdicts import Verdict
 
 def pytest_collection_finish(session):
     ours = session.config.pluginmanager.get_plugin("llmeval-running").session
-    judged = ours.verdict
-    def verdict(owner, variant, gate):
-        if variant in "34":
+    judged = ours.strategy.verdict
+    def verdict(run, owner, gate):
+        if run.model in "34":
             return Verdict("inconclusive", "too few docs to tell")
-        return judged(owner, variant, gate)
-    ours.verdict = verdict
+        return judged(run, owner, gate)
+    ours.strategy.verdict = verdict
 """
     )
     pytester.makeini(f"[pytest]\nllmeval_inconclusive = {ini}\n")
