@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from pytest_llmeval._evaluation import ModelRun
-from pytest_llmeval._gates import gates_for
 from pytest_llmeval._gates import parse_rule
 from pytest_llmeval._report import GateLine
 from pytest_llmeval._results import DocResult
@@ -75,7 +74,7 @@ def test_a_session_of_two_models() -> None:
     session.answer("", "b", False)
     session.answer("", "a", True, False, None)
     session.answer("new", "a", True, True)
-    (gate,) = gates_for(session.tasks["a"], [parse_rule("a.acc >= 0.5", origin="ini")], [])
+    gate = parse_rule("a.acc >= 0.5", origin="ini").gate
     for model, nodeid in (("", "a.yaml::gate[acc]"), ("new", "a.yaml::gate[new-acc]")):
         session.run(model).select_gate(nodeid, session.tasks["a"], gate)
     session.run("").verdicts["a.yaml::gate[acc]"] = verdict = Verdict("passed", "fine")
