@@ -14,6 +14,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from functools import partial
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any
 
@@ -21,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_llmeval._plain import listed
-from pytest_llmeval._scoring import text
 from pytest_llmeval._scoring.standard_errors import Drawn
 from pytest_llmeval._scoring.standard_errors import Resample
 from pytest_llmeval._scoring.standard_errors import bootstrap_stderr
@@ -211,8 +211,37 @@ def _of_numbers(function: Callable[[Any], Any]) -> Resample:
     return prepare
 
 
-def _translation(name: str) -> Aggregation:
-    score, resample = partial(text.corpus_score, name), partial(text.resample, name)
+def require_sacrebleu(name: str) -> None:
+    """Raise ValueError, which says how to install sacrebleu, if it is not installed."""
+    try:
+        import sacrebleu.metrics  # noqa: F401 - an optional dependency, needed only by these metrics
+    except ImportError:
+        raise ValueError(f"metric {name} needs sacrebleu: pip install 'pytest-llmeval-harness[translation]'") from None
+
+
+def _translation(name: str, scorer_class: str, **settings: int) -> Aggregation:
+    """Return a score of a whole corpus by sacrebleu, 0 to 100 (TER may exceed it)."""
+
+    def scorer() -> Any:
+        require_sacrebleu(name)
+        import sacrebleu.metrics
+
+        return getattr(sacrebleu.metrics, scorer_class)(**settings)
+
+    def streams(items: Sequence[tuple[Any, Any]]) -> tuple[list[str], list[tuple[str | None, ...]]]:
+        # The predictions, and for each j the j-th references, None where a doc has fewer.
+        references = [[given] if isinstance(given, str) else list(given) for given, _ in items]
+        return [prediction for _, prediction in items], list(zip_longest(*references))
+
+    def score(items: Sequence[tuple[Any, Any]]) -> float:
+        return float(scorer().corpus_score(*streams(items)).score)
+
+    def resample(items: Sequence[tuple[Any, Any]]) -> Callable[[Drawn], float]:
+        # Matches are counted once per doc; a draw only adds them up, as sacrebleu's own bootstrap does.
+        made = scorer()
+        counts = np.array(made._extract_corpus_statistics(*streams(items)))
+        return lambda drawn: float(made._compute_score_from_stats(counts[drawn].sum(axis=0).tolist()).score)
+
     return _bootstrapped(name, score, resample, "texts", most_draws=TRANSLATION_DRAWS)
 
 
@@ -228,7 +257,7 @@ _ALL = (
             least=lambda items: _least_per_unit(items) / math.log(2),
         ),
     ),
-    _translation("bleu"),
+    _translation("bleu", "BLEU"),
     Aggregation(
         "brier_score",
         brier_score,
@@ -236,8 +265,8 @@ _ALL = (
         doc_mean=DocMean(lambda items: [brier_score([item]) for item in items], support=ScoreRange(0.0, 2.0)),
     ),
     Aggregation("bypass", lambda items: 999.0),  # the format's placeholder where nothing is to be scored
-    _translation("chrf"),
-    _translation("chrf++"),
+    _translation("chrf", "CHRF"),
+    _translation("chrf++", "CHRF", word_order=2),
     _bootstrapped("f1", f1, resample_f1, "labels"),
     Aggregation(
         "likelihood",
@@ -258,7 +287,7 @@ _ALL = (
         _of_numbers(lambda lls: exp(-float(lls.mean()))),
         doc_mean=DocMean(lambda items: [-float(item) for item in items], log=True, floor=0.0, least=lambda items: 0.0),
     ),
-    _translation("ter"),
+    _translation("ter", "TER"),
     Aggregation(
         "weighted_perplexity",
         weighted_perplexity,

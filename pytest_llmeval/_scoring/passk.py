@@ -1,7 +1,7 @@
-"""pass@k: the chance that at least one of k generated programs passes the tests (Chen et al. 2021).
+"""pass@k: the probability that at least one of k generated programs passes the tests (Chen et al. 2021).
 
-What is executed: for each response one program, a text of Python source handed to the `CodeRunner`, which is to
-run it in a sandbox and say whether it ended without an error. The program is
+For each response the `CodeRunner` runs one program, a text of Python source, in a sandbox and reports if it ended
+without an error. The program is
 
     prompt of the doc + response + newline + reference
 
@@ -33,13 +33,13 @@ from pytest_llmeval._template import render
 
 
 class Outcome(Protocol):
-    """What a sandbox says of a program."""
+    """The outcome of a program that ran in a sandbox."""
 
     @property
     def passed(self) -> bool: ...
 
 
-#: Runs one program and says whether it passed.
+#: Runs one program and returns its outcome, or True if it passed.
 CodeRunner: TypeAlias = Callable[[str], "Outcome | bool"]
 
 
@@ -52,7 +52,7 @@ class PassAtK:
 
     @classmethod
     def from_options(cls, *, k: int | Sequence[int] = 1, program: str | None = None) -> PassAtK:
-        """Raises ValueError for a k below 1."""
+        """Return the metric for the options of its entry. Raises ValueError for a k below 1."""
         ks = (k,) if isinstance(k, int) else tuple(k)
         if min(ks) < 1:
             raise ValueError(f"metric pass@k: k must be at least 1, got {k!r}")
@@ -61,7 +61,10 @@ class PassAtK:
     def score(
         self, completions: Any, prompt: str, references: Sequence[str], doc: DocData, runner: CodeRunner | None
     ) -> dict[str, float]:
-        """The items ``pass@1``, ... of one doc. Raises ValueError without a runner or with fewer than k samples."""
+        """Return the items ``pass@1``, ... of one doc.
+
+        Raises ValueError without a runner, or with fewer than k samples.
+        """
         samples = completions if isinstance(completions, list) else [completions]
         if runner is None:
             raise ValueError("metric pass@k runs code that the model wrote: set unsafe_code: true in the task file")
@@ -71,11 +74,12 @@ class PassAtK:
                 "in take_first_k"
             )
         programs = [self.program_of(str(sample), prompt, references, doc) for sample in samples]
-        passed = sum(_passed(runner(program)) for program in programs)
+        outcomes = [runner(program) for program in programs]
+        passed = sum(outcome if isinstance(outcome, bool) else outcome.passed for outcome in outcomes)
         return {f"pass@{k}": pass_at_k(len(samples), passed, k) for k in self.k}
 
     def program_of(self, completion: str, prompt: str, references: Sequence[str], doc: DocData) -> str:
-        """The source of one sample. Several references are tests that must all pass."""
+        """Return the program of one sample. Several references are tests that must all pass."""
         tests = "\n".join(references)
         if self.program is None:
             return f"{prompt}{completion}\n{tests}"
@@ -84,13 +88,12 @@ class PassAtK:
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """1 - C(n-c, k) / C(n, k): the unbiased estimate from n samples of which c pass. Raises ValueError for n < k."""
+    """Return the unbiased estimate from n samples of which c pass, 1 - C(n-c, k) / C(n, k).
+
+    Raises ValueError for n < k.
+    """
     if not 0 <= c <= n:
         raise ValueError(f"{c} of {n} samples cannot pass")
     if n < k:
         raise ValueError(f"pass@{k} is not defined for {n} samples")
     return 1 - comb(n - c, k) / comb(n, k)
-
-
-def _passed(outcome: Outcome | bool) -> bool:
-    return outcome if isinstance(outcome, bool) else outcome.passed
