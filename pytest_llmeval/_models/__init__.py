@@ -22,7 +22,6 @@ from pytest_llmeval._models.specs import HuggingFaceSpec
 from pytest_llmeval._models.specs import ModelFactory
 from pytest_llmeval._models.specs import ModelSpec
 from pytest_llmeval._models.specs import SchemeSpec
-from pytest_llmeval._models.specs import Source
 from pytest_llmeval._models.specs import parse_spec
 from pytest_llmeval._models.token_cache import TokenCache
 
@@ -35,7 +34,6 @@ __all__ = [
     "ModelFactory",
     "ModelSpec",
     "SchemeSpec",
-    "Source",
     "TextEncoder",
     "TokenCache",
     "first_bad",
@@ -60,7 +58,7 @@ def load_model(spec: ModelSpec, token_cache: TokenCache | None = None) -> LM:
     missing = missing_packages(NEEDED_PACKAGES)
     if missing:
         raise ModelError(
-            f"model {spec.source.place!r} needs {' and '.join(missing)}, which this Python lacks: "
+            f"model {spec.place!r} needs {' and '.join(missing)}, which this Python lacks: "
             f"pip install {' '.join(missing)} (for a build that suits your machine see "
             "https://pytorch.org/get-started)"
         )

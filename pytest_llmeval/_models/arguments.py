@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import field
+from dataclasses import fields
 from typing import Any
 
 from pytest_llmeval._engine.requests import ENGINES
@@ -25,32 +26,34 @@ from pytest_llmeval._settings import whole_number
 DTYPES = ("auto", "bfloat16", "float16", "float32", "float64")
 
 
+def _argument(value_type: ValueType[Any], default: Any = None) -> Any:
+    return field(default=default, metadata={"type": value_type})
+
+
 @dataclass(frozen=True, slots=True)
 class ModelArgs:
-    """How a Hugging Face model is loaded and run.
+    """How a Hugging Face model is loaded and run, with the type of each argument on the command line.
 
-    `dtype`: ``auto`` is the dtype of the checkpoint. `device`: None takes cuda, else mps, else cpu.
-    `max_length`: tokens that the model reads at once; None is the model's own limit. `batch_size`: most rows of
-    a forward pass; `max_batch_tokens`: most tokens of one, padding included; both only change speed and memory.
-    `add_bos_token`: None leaves it to the tokenizer. `prefix_token_id`: what comes before a text that has no
-    context; None is BOS, else EOS. `tokenizer`: another folder or hub id for the tokenizer. `gguf_file`: a GGUF
-    file inside the folder or hub repository. `engine`: ``tree`` computes what sequences share once, ``padded``
-    reads each by itself; ``auto`` takes the tree where the model is seen to give the same numbers.
+    `dtype`: ``auto`` is the dtype of the checkpoint. `device`: None is cuda, else mps, else cpu. `max_length`: tokens
+    that the model reads at once; None is the model's own limit. `add_bos_token`: None is the tokenizer's own way.
+    `prefix_token_id`: the token that precedes a text without context; None is BOS, else EOS. `tokenizer`: another
+    folder or hub id for the tokenizer. `gguf_file`: a GGUF file inside the folder or hub repository. `batch_size`,
+    `max_batch_tokens` and `engine` are those of `EngineOptions`.
     """
 
-    dtype: str = "auto"
-    device: str | None = None
-    revision: str | None = None
-    max_length: int | None = None
-    attn_implementation: str | None = None
-    trust_remote_code: bool = False
-    add_bos_token: bool | None = None
-    prefix_token_id: int | None = None
-    tokenizer: str | None = None
-    gguf_file: str | None = None
-    batch_size: int | None = None
-    max_batch_tokens: int | None = None
-    engine: str = "auto"
+    dtype: str = _argument(one_of(*DTYPES), "auto")
+    device: str | None = _argument(matching(r"[a-z]+(:\d+)?", "a device such as cpu, cuda, cuda:1 or mps"))
+    revision: str | None = _argument(TEXT)
+    max_length: int | None = _argument(whole_number(1))
+    attn_implementation: str | None = _argument(TEXT)
+    trust_remote_code: bool = _argument(FLAG, False)
+    add_bos_token: bool | None = _argument(FLAG)
+    prefix_token_id: int | None = _argument(whole_number())
+    tokenizer: str | None = _argument(TEXT)
+    gguf_file: str | None = _argument(TEXT)
+    batch_size: int | None = _argument(whole_number(1))
+    max_batch_tokens: int | None = _argument(whole_number(1))
+    engine: str = _argument(one_of(*ENGINES), "auto")
 
     @property
     def engine_options(self) -> EngineOptions:
@@ -58,30 +61,11 @@ class ModelArgs:
         return EngineOptions(self.engine, self.batch_size, self.max_batch_tokens)
 
 
-#: The type of each argument.
-TYPES: Mapping[str, ValueType[Any]] = MappingProxyType(
-    {
-        "dtype": one_of(*DTYPES),
-        "device": matching(r"[a-z]+(:\d+)?", "a device such as cpu, cuda, cuda:1 or mps"),
-        "revision": TEXT,
-        "max_length": whole_number(1),
-        "attn_implementation": TEXT,
-        "trust_remote_code": FLAG,
-        "add_bos_token": FLAG,
-        "prefix_token_id": whole_number(),
-        "tokenizer": TEXT,
-        "gguf_file": TEXT,
-        "batch_size": whole_number(1),
-        "max_batch_tokens": whole_number(1),
-        "engine": one_of(*ENGINES),
-    }
-)
-
-
 def read_model_args(args: Mapping[str, str]) -> ModelArgs:
     """Return the typed arguments. Raises SettingError for an unknown name or a value of the wrong type."""
+    types: dict[str, ValueType[Any]] = {known.name: known.metadata["type"] for known in fields(ModelArgs)}
     for name in args:
-        if name not in TYPES:
-            there_are = f"; there are: {', '.join(sorted(TYPES))}"
-            raise SettingError(f"model argument {name!r} is unknown{did_you_mean(name, TYPES, otherwise=there_are)}")
-    return ModelArgs(**{name: TYPES[name].read(text, f"model argument {name}") for name, text in args.items()})
+        if name not in types:
+            there_are = f"; there are: {', '.join(sorted(types))}"
+            raise SettingError(f"model argument {name!r} is unknown{did_you_mean(name, types, otherwise=there_are)}")
+    return ModelArgs(**{name: types[name].read(text, f"model argument {name}") for name, text in args.items()})

@@ -199,22 +199,21 @@ class HuggingFaceLM:
         """
         if not self._tokenizer.chat_template:
             raise ModelError(f"model {self.name!r} has no chat template: run it without --llmeval-chat-template")
-        others = [message for message in messages if message["role"] != "system"]
-        try:
-            return self._render(messages, add_generation_prompt)
-        except (jinja2.TemplateError, ValueError) as error:
-            refusal = error
-        try:
-            if others == list(messages):
-                raise refusal
-            prompt = self._render(others, add_generation_prompt)
-        except (jinja2.TemplateError, ValueError):
+        refusal: Exception | None = None
+        for taken in (messages, [message for message in messages if message["role"] != "system"]):
+            try:
+                prompt = self._render(taken, add_generation_prompt)
+                break
+            except (jinja2.TemplateError, ValueError) as error:
+                refusal = refusal or error
+        else:
             raise ModelError(f"the chat template of model {self.name!r} fails: {refusal}") from refusal
-        warnings.warn(
-            f"the chat template of model {self.name!r} takes no system message ({refusal}): it is omitted",
-            LLMEvalWarning,
-            stacklevel=2,
-        )
+        if refusal is not None:
+            warnings.warn(
+                f"the chat template of model {self.name!r} takes no system message ({refusal}): it is omitted",
+                LLMEvalWarning,
+                stacklevel=2,
+            )
         return prompt
 
     def _score(self, requests: Sequence[TokenRequest]) -> list[Loglikelihood]:
@@ -273,7 +272,7 @@ def open_model(spec: HuggingFaceSpec, token_cache: TokenCache | None = None) -> 
         loader.tokenizer(),
         lambda args: Loader(replace(spec, args=args)).model(config, device),
         spec.args,
-        name=spec.source.name,
+        name=spec.name,
         identify=lambda: loader.fingerprint(config),
         token_cache=token_cache,
     )

@@ -14,10 +14,8 @@ import re
 import warnings
 from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -68,14 +66,14 @@ class Loader:
     """The parts of one model, each read when it is asked for."""
 
     def __init__(self, spec: HuggingFaceSpec) -> None:
-        self.source = spec.source
+        self.spec = spec
         self.args = spec.args
 
     def config(self) -> Any:
         """Return the config. Raises ModelError if it cannot be read, and for an encoder-decoder model."""
         config = self._read("the config", transformers.AutoConfig.from_pretrained, self._place())
         if getattr(config, "is_encoder_decoder", False):
-            raise ModelError(f"model {self.source.place!r} is an encoder-decoder model: only decoders are served")
+            raise ModelError(f"model {self.spec.place!r} is an encoder-decoder model: only decoders are served")
         return config
 
     def tokenizer(self) -> Any:
@@ -93,7 +91,8 @@ class Loader:
 
     def model(self, config: Any, device: torch.device) -> Any:
         """Return the model on `device`, in evaluation mode. Raises ModelError for missing or unfit weights."""
-        keywords = self._place() | {"config": config, "output_loading_info": True, DTYPE_KEYWORD: self._dtype()}
+        dtype = "auto" if self.args.dtype == "auto" else getattr(torch, self.args.dtype)
+        keywords = self._place() | {"config": config, "output_loading_info": True, DTYPE_KEYWORD: dtype}
         if not TELLS_SHAPES:
             keywords["ignore_mismatched_sizes"] = True
         if self.args.attn_implementation is not None:
@@ -104,13 +103,13 @@ class Loader:
         missing = sorted(info["missing_keys"])
         if missing:
             raise ModelError(
-                f"model {self.source.place!r} lacks {len(missing)} of its weights, which would be random: "
+                f"model {self.spec.place!r} lacks {len(missing)} of its weights, which would be random: "
                 f"{listed(missing)}"
             )
         unused = sorted(info["unexpected_keys"])
         if unused:
             warnings.warn(
-                f"model {self.source.place!r}: {type(model).__name__} has no use for {len(unused)} of the weights: "
+                f"model {self.spec.place!r}: {type(model).__name__} has no use for {len(unused)} of the weights: "
                 f"{listed(unused)}",
                 LLMEvalWarning,
                 stacklevel=2,
@@ -118,7 +117,8 @@ class Loader:
         try:
             return model.to(device).eval()
         except (RuntimeError, ValueError) as error:
-            raise ModelError(f"model {self.source.place!r} does not fit on {device}: {_first_line(error)}") from None
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise ModelError(f"model {self.spec.place!r} does not fit on {device}: {reason}") from None
 
     def fingerprint(self, config: Any) -> str | None:
         """Return a hash of all that the answers depend on; None for a model of the hub whose commit is not known.
@@ -127,11 +127,12 @@ class Loader:
         equal fingerprints wherever they lie.
         """
         commit = getattr(config, "_commit_hash", None)
-        if self.source.kind == "hub" and commit is None:
+        in_hub = self.spec.kind == "hub"
+        if in_hub and commit is None:
             return None
         parts: list[Any] = [
             ("arguments", {name: value for name, value in asdict(self.args).items() if name not in NEUTRAL_ARGS}),
-            ("model", [self.source.place, commit] if self.source.kind == "hub" else content_hashes(self.source.path)),
+            ("model", [self.spec.place, commit] if in_hub else content_hashes(Path(self.spec.place))),
         ]
         if (tokenizer := self.args.tokenizer) is not None:
             path = Path(tokenizer)
@@ -145,19 +146,16 @@ class Loader:
             name, saved, expected = odd[0]
             do = "does" if len(odd) == 1 else "do"
             raise ModelError(
-                f"model {self.source.place!r}: {len(odd)} of its weights {do} not have the shape in the config, "
+                f"model {self.spec.place!r}: {len(odd)} of its weights {do} not have the shape in the config, "
                 f"first {name}: saved is {saved}, expected {expected}; use config and weights that were saved together"
             )
 
-    def _dtype(self) -> torch.dtype | str:
-        return "auto" if self.args.dtype == "auto" else getattr(torch, self.args.dtype)
-
     def _place(self) -> dict[str, Any]:
         """Return the keywords of `from_pretrained` that say where to read from."""
-        if self.source.kind == "gguf":
-            path = self.source.path
+        if self.spec.kind == "gguf":
+            path = Path(self.spec.place)
             return {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
-        place: dict[str, Any] = {"pretrained_model_name_or_path": self.source.place}
+        place: dict[str, Any] = {"pretrained_model_name_or_path": self.spec.place}
         if self.args.gguf_file is not None:
             place["gguf_file"] = self.args.gguf_file
         if self.args.revision is not None:
@@ -167,29 +165,18 @@ class Loader:
     def _read(self, what: str, read: Callable[..., Loaded], keywords: Mapping[str, Any]) -> Loaded:
         """Call `read`. Raises ModelError with the reason: a fault of the checkpoint, the network or a package."""
         try:
-            with silence() as messages, _no_gguf_bar("gguf_file" in keywords):
+            with silence() as messages, contextlib.ExitStack() as stack:
+                if "gguf_file" in keywords:
+                    # transformers shows the progress of reading GGUF even if its progress bars are off.
+                    stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
                 loaded = read(**keywords)
         except Exception as error:
             reason = str(error).strip() or type(error).__name__
             if "above report" in reason and messages:
                 reason = f"{reason}\n{_COLOURS.sub('', messages[-1])}"
-            hint = f" (nor is there such a folder in {Path.cwd()})" if self.source.kind == "hub" else ""
-            raise ModelError(f"model {self.source.place!r}: {what} cannot be loaded: {reason}{hint}") from error
+            hint = f" (nor is there such a folder in {Path.cwd()})" if self.spec.kind == "hub" else ""
+            raise ModelError(f"model {self.spec.place!r}: {what} cannot be loaded: {reason}{hint}") from error
         for message in dict.fromkeys(messages):
             if not ADVISORY.search(message):
-                warnings.warn(f"transformers on {self.source.place!r}: {message}", LLMEvalWarning, stacklevel=2)
+                warnings.warn(f"transformers on {self.spec.place!r}: {message}", LLMEvalWarning, stacklevel=2)
         return loaded
-
-
-@contextmanager
-def _no_gguf_bar(reading: bool) -> Iterator[None]:
-    """Hide the progress of reading GGUF, which transformers shows even if its progress bars are off."""
-    if not reading:
-        yield
-        return
-    with contextlib.redirect_stderr(io.StringIO()):
-        yield
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

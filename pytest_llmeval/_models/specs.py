@@ -41,28 +41,17 @@ _PATH_LIKE = re.compile(r"[.~]{0,2}[/\\]|[.]{1,2}$|~|[A-Za-z]:[/\\]|.*\\|.*/.*/"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Where a Hugging Face model comes from: `place` is a folder, a .gguf file, or a hub id."""
+class HuggingFaceSpec:
+    """A model that is loaded with transformers; `place` is a folder, a .gguf file, or a hub id."""
 
     kind: Literal["folder", "gguf", "hub"]
     place: str
+    args: ModelArgs
 
     @property
     def name(self) -> str:
         """The name of the model in reports: the folder's or file's own name, or the hub id."""
         return self.place if self.kind == "hub" else os.path.basename(os.path.abspath(self.place))
-
-    @property
-    def path(self) -> Path:
-        return Path(self.place)
-
-
-@dataclass(frozen=True, slots=True)
-class HuggingFaceSpec:
-    """A spec that is loaded with transformers, and its typed arguments."""
-
-    source: Source
-    args: ModelArgs
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +67,11 @@ ModelSpec: TypeAlias = HuggingFaceSpec | SchemeSpec
 
 
 def parse_spec(text: str, args: Mapping[str, str], *, schemes: Mapping[str, ModelFactory] = NO_SCHEMES) -> ModelSpec:
-    """Return what a spec and the texts of the model arguments stand for, checked without loading it.
+    """Return the model that a spec and the texts of the model arguments name, checked as far as possible unloaded.
 
     `text` is a folder, a ``.gguf`` file, a hub id, or ``SCHEME:REST`` of one of `schemes`. Raises SettingError for
     an unknown scheme; a folder or file that does not exist; a folder without config, weights or tokenizer; weights
-    that are cut short; and a model argument that is unknown or of the wrong kind. The arguments of a registered
+    that are cut short; and a model argument that is unknown or of the wrong type. The arguments of a registered
     scheme are for its factory to check.
     """
     found = _SCHEME.fullmatch(text)
@@ -90,7 +79,7 @@ def parse_spec(text: str, args: Mapping[str, str], *, schemes: Mapping[str, Mode
     if scheme in schemes:
         return SchemeSpec(schemes[scheme], rest, args)
     if scheme == HUGGING_FACE:
-        return _hugging_face(find_source(rest), read_model_args(args))
+        return _hugging_face(rest, read_model_args(args))
     known = {HUGGING_FACE, *schemes}
     if scheme in ELSEWHERE:
         raise SettingError(
@@ -101,29 +90,23 @@ def parse_spec(text: str, args: Mapping[str, str], *, schemes: Mapping[str, Mode
     raise SettingError(f"model {text!r}: no scheme {scheme!r} is registered{mend}")
 
 
-def find_source(place: str) -> Source:
-    """Return the folder, GGUF file or hub id called `place`. Raises SettingError if it cannot be any of these."""
+def _hugging_face(place: str, args: ModelArgs) -> HuggingFaceSpec:
     if not place:
         raise SettingError("model '': expected a folder, a hub id such as org/name, or a .gguf file")
     path = Path(place).expanduser()
     if path.is_dir():
-        return Source("folder", str(path))
+        if args.gguf_file is not None:
+            check_gguf(path / args.gguf_file)
+        else:
+            check_folder(path, own_tokenizer=args.tokenizer is None)
+        return HuggingFaceSpec("folder", str(path), args)
     if path.suffix == ".gguf":
-        return Source("gguf", str(path))
+        check_gguf(path)
+        return HuggingFaceSpec("gguf", str(path), args)
     if path.exists():
         raise SettingError(f"model {place!r} is a file and not a model: expected a folder, a hub id, or a .gguf file")
     if _PATH_LIKE.match(place):
         raise SettingError(f"model {place!r}: there is no such folder (looked in {path.absolute().parent})")
     if not _HUB_ID.fullmatch(place) or "--" in place or ".." in place:
         raise SettingError(f"model {place!r} is neither a folder, nor a .gguf file, nor a hub id such as org/name")
-    return Source("hub", place)
-
-
-def _hugging_face(source: Source, args: ModelArgs) -> HuggingFaceSpec:
-    if source.kind == "gguf":
-        check_gguf(source.path)
-    elif source.kind == "folder" and args.gguf_file is not None:
-        check_gguf(source.path / args.gguf_file)
-    elif source.kind == "folder":
-        check_folder(source.path, own_tokenizer=args.tokenizer is None)
-    return HuggingFaceSpec(source, args)
+    return HuggingFaceSpec("hub", place, args)

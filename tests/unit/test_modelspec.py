@@ -20,7 +20,6 @@ from pytest_llmeval._fake import FakeLM
 from pytest_llmeval._lm import LM
 from pytest_llmeval._models import HuggingFaceSpec
 from pytest_llmeval._models import ModelArgs
-from pytest_llmeval._models import Source
 from pytest_llmeval._models import load_model
 from pytest_llmeval._models import parse_spec
 
@@ -49,32 +48,31 @@ def complaint(spec: object, args: Mapping[str, str] | None = None, **keywords: A
     return str(error.value)
 
 
-def source(spec: str) -> Source:
-    parsed = parse_spec(spec, {})
-    assert isinstance(parsed, HuggingFaceSpec)
-    return parsed.source
+def parsed(spec: str) -> HuggingFaceSpec:
+    found = parse_spec(spec, {})
+    assert isinstance(found, HuggingFaceSpec)
+    return found
 
 
 class TestSpec:
     def test_a_folder_is_fine(self, folder: Path) -> None:
-        source = Source("folder", str(folder))
         args = {"dtype": "float32"}
-        assert parse_spec(str(folder), args) == HuggingFaceSpec(source, ModelArgs(dtype="float32"))
-        assert parse_spec(f"hf:{folder}", {}) == HuggingFaceSpec(source, ModelArgs())
+        assert parse_spec(str(folder), args) == HuggingFaceSpec("folder", str(folder), ModelArgs(dtype="float32"))
+        assert parsed(f"hf:{folder}") == HuggingFaceSpec("folder", str(folder), ModelArgs())
 
     @pytest.mark.parametrize("spec", ["org/name", "gpt2", "hf:org/name-1.5_b", "Qwen/Qwen2.5-0.5B"])
     def test_a_hub_id_is_fine_without_a_network(self, spec: str) -> None:
-        assert parse_spec(spec, {}) == HuggingFaceSpec(Source("hub", spec.removeprefix("hf:")), ModelArgs())
+        assert parsed(spec) == HuggingFaceSpec("hub", spec.removeprefix("hf:"), ModelArgs())
 
     def test_a_relative_folder_and_a_home(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(folder.parent)
-        assert source("ckpt-1000") == Source("folder", "ckpt-1000")
-        assert source("./ckpt-1000/").name == "ckpt-1000"
+        assert parsed("ckpt-1000") == HuggingFaceSpec("folder", "ckpt-1000", ModelArgs())
+        assert parsed("./ckpt-1000/").name == "ckpt-1000"
         monkeypatch.setenv("HOME", str(folder.parent))
-        assert source("~/ckpt-1000") == Source("folder", str(folder))
+        assert parsed("~/ckpt-1000") == HuggingFaceSpec("folder", str(folder), ModelArgs())
         monkeypatch.chdir(folder)
-        assert source(".").name == "ckpt-1000"
-        assert source("org/name").name == "org/name"
+        assert parsed(".").name == "ckpt-1000"
+        assert parsed("org/name").name == "org/name"
 
     @pytest.mark.parametrize(
         "spec", ["./nowhere", "/no/where", "../nowhere", "~/nowhere", "a/b/c", r"C:\models\x", "C:/m"]
@@ -127,7 +125,7 @@ class TestScheme:
     def test_a_folder_with_a_colon_is_a_folder(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(folder.parent)
         folder.rename("run:1000")
-        assert source("run:1000") == Source("folder", "run:1000")
+        assert parsed("run:1000") == HuggingFaceSpec("folder", "run:1000", ModelArgs())
 
 
 class TestFolder:
@@ -224,7 +222,7 @@ class TestArguments:
     def test_values_are_texts_until_they_are_read(self) -> None:
         texts = {"revision": "0001", "max_length": "512", "trust_remote_code": "False", "add_bos_token": "true"}
         expected = ModelArgs(revision="0001", max_length=512, trust_remote_code=False, add_bos_token=True)
-        assert parse_spec("org/name", texts) == HuggingFaceSpec(Source("hub", "org/name"), expected)
+        assert parse_spec("org/name", texts) == HuggingFaceSpec("hub", "org/name", expected)
 
     @pytest.mark.parametrize(
         ("name", "value", "expected"),
