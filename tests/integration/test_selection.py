@@ -69,7 +69,7 @@ def test_group_without_gates_has_one_score_item(pytester: pytest.Pytester, suite
     (suite / "all.yaml").write_text("group: all\ntask: [even, hard]\naggregate_metric_list: [{metric: acc}]\n")
     result = pytester.runpytest("tasks/all.yaml", "-v", *workers)
     result.stdout.fnmatch_lines(["*all.yaml::score*PASSED*"])
-    result.stdout.fnmatch_lines(["|all *|acc *|  0.5|*"])
+    result.stdout.fnmatch_lines(["|all *|acc *|0.5000|*"])
 
 
 def test_a_group_row_does_not_evaluate_what_was_deselected(

@@ -139,7 +139,7 @@ def llmeval_model(request):
 """
     pytester.makeconftest(conftest + fixture)
     result = pytester.runpytest("tasks")
-    result.stdout.fnmatch_lines(["*= llmeval: 2 models =*", "|Tasks|Metric|   | yes  |  no  |Change |*"])
+    result.stdout.fnmatch_lines(["*= llmeval: 2 models =*", "|Tasks|Metric|   |   yes|    no| Change|*"])
 
 
 @pytest.mark.parametrize(
