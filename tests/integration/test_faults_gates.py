@@ -75,7 +75,7 @@ class TestBounds:
             "t.yaml::gate[loose]": "PASSED",
         }
         # Each doc with an error is a wrong one.
-        run.printed.stdout.fnmatch_lines(["|t *|err *|↓ *|*0.4|*", "*1 failed, 5 passed, 2 wrong*"])
+        run.printed.stdout.fnmatch_lines(["|t *|err *|↓ *|*0.4000|*", "*1 failed, 5 passed, 2 wrong*"])
 
     def test_a_part_of_the_docs(self, faults: FaultSuite) -> None:
         """l: judged on what was asked for, which the sentence says; the bound holds for no others."""
