@@ -86,5 +86,5 @@ def _changes(head: str, tasks: Sequence[TaskData]) -> Iterator[ReportLine]:
     if silent := [task for task in tasks if task.task.name not in found and task.pairs]:
         docs = sum(len(task.pairs) for task in silent)
         names = listed((task.task.name for task in silent), _MOST)
-        why = "have no per-document score with a known direction; changes are not counted"
+        why = "have no score with a known direction and are not counted"
         yield ReportLine(f"{head}: {docs:,} docs {why} ({names})")

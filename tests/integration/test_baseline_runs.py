@@ -232,7 +232,7 @@ class TestComparing:
             [
                 "baseline main: 1 lost, 0 gained of 20 docs (birds -1 +0)",
                 "baseline main: 2 worse, 0 better, 8 equal of 10 docs with other scores than 0 and 1 (marks -2 +0)",
-                "baseline main: 10 docs have no per-document score with a known direction; changes are not counted (notes)",
+                "baseline main: 10 docs have no score with a known direction and are not counted (notes)",
             ]
         )
 
