@@ -1,4 +1,4 @@
-"""The frozen values of a task: what a task YAML means once it has been read.
+"""The frozen values that a task file is read into.
 
 Everything is decided before a value gets here: `_taskfile` turns YAML into these, or raises. Nothing in
 this module does any IO. The format is that of EleutherAI's lm-evaluation-harness (docs/new_task_guide.md).
@@ -29,7 +29,7 @@ DocFunction: TypeAlias = Callable[..., Any]
 Item: TypeAlias = Any
 
 #: The forms of an item; `_scoring.ITEM_KINDS` describes each.
-Kind: TypeAlias = Literal["right", "number", "labels", "texts", "choices", "lengths", "labelled_doc", "any"]
+ItemKind: TypeAlias = Literal["right", "number", "labels", "texts", "choices", "lengths", "labelled_doc", "any"]
 
 
 class _Nothing(Mapping[str, Any]):
@@ -58,7 +58,7 @@ NOTHING: Mapping[str, Any] = _Nothing()
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """How a value is had from a doc, exactly one of:
+    """A field of a task, which gives a value for each doc by exactly one of:
 
     ``text``: the name of a column if the doc has one of that name, else a Jinja template;
     ``choices``: texts that are the same for every doc, as written in the YAML;
@@ -78,9 +78,9 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class FewshotSpec:
-    """Where the examples before a doc come from, and how they are written (`fewshot_config`).
+    """The examples before a doc, their source and their form (`fewshot_config`).
 
-    Fields that are None are those of the task itself. `split` is the configured one (`fewshot_split` or
+    A field that is None is the task's own. `split` is the configured one (`fewshot_split` or
     `fewshot_config.split`); None means the rule of the format: training, else validation, else test.
     `samples` are examples written in the YAML, or a function that returns them.
     """
@@ -127,7 +127,7 @@ class ScoreRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DocMean:
-    """How the value of a metric is a mean over docs.
+    """A metric as a mean over docs.
 
     `values` maps the items of all docs to one number per doc; the metric is their mean, or with `log` its
     exponential. `plain`: the items are these numbers. `support`: the least and the greatest number that a doc can
@@ -145,7 +145,7 @@ class DocMean:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """How the items of all docs become the value of a metric.
+    """A function from the items of all docs to the value of a metric, with all facts of it.
 
     `name` is that of the format, or the name of the user's function (`owned`). `needs`: the kind of item that
     `function` takes, "any" where that is up to the user. `stderr` takes the items and the number of bootstrap draws;
@@ -154,7 +154,7 @@ class Aggregation:
 
     name: str
     function: Callable[[Sequence[Item]], float]
-    needs: Kind = "any"
+    needs: ItemKind = "any"
     stderr: Callable[[Sequence[Item], int], float] | None = None
     doc_mean: DocMean | None = None
     owned: bool = False
@@ -177,7 +177,7 @@ class Metric:
     """
 
     name: str
-    kind: Kind
+    kind: ItemKind
     aggregation: Aggregation
     higher_is_better: bool | None
     options: Mapping[str, Any] = NOTHING
@@ -212,7 +212,7 @@ class Metric:
 
 
 #: One function of a filter pipeline, ready: (answers, doc) -> answers, or a single value.
-Step: TypeAlias = Callable[[Sequence[Any], DocData], Any]
+FilterFunction: TypeAlias = Callable[[Sequence[Any], DocData], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ class FilterStep:
     """One function of a filter pipeline as written, and `apply`, made of it; `function` is set for a ``!function``."""
 
     name: str
-    apply: Step = field(compare=False, repr=False)
+    apply: FilterFunction = field(compare=False, repr=False)
     options: Mapping[str, Any] = NOTHING
     function: DocFunction | None = None
 

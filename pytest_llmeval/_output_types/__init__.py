@@ -1,4 +1,4 @@
-"""The output types of lm-evaluation-harness's format: what a task asks of a model, and how the answers are read.
+"""The output types of lm-evaluation-harness's format: the requests of a task, and the meaning of the answers.
 
 table      one record per output type, all in one table
 targets    `doc_to_target`: the right choices and the right answers of a doc

@@ -1,4 +1,4 @@
-"""The responses of a model as plain values, and which choice of a doc they pick."""
+"""The responses of a model as plain values, and the choice of a doc that they pick."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Answered:
 
 
 def pick(lls: Sequence[float]) -> int:
-    """Index of the largest value, the first of equals; NO_CHOICE if one is NaN or +inf, or all are -inf."""
+    """Return the index of the largest value, the first of equals; NO_CHOICE if one is NaN or +inf, or all are -inf."""
     best, highest = NO_CHOICE, -math.inf
     for index, ll in enumerate(lls):
         if _is_broken(ll):
@@ -65,7 +65,7 @@ def _is_broken(ll: float) -> bool:
 
 
 def margin(values: Sequence[float], index: int) -> float:
-    """How far a value lies above the largest of the others, or below it; infinite if only that one is possible.
+    """Return how far a value lies above the largest of the others, or below; infinite if only that one is possible.
 
     >>> margin([-1.0, -1.5, -4.0], 0), margin([-1.0, -1.5, -4.0], 1)
     (0.5, -0.5)
@@ -74,13 +74,13 @@ def margin(values: Sequence[float], index: int) -> float:
 
 
 def read_pair(response: Any) -> tuple[float, bool]:
-    """(log probability, is_greedy). Raises TypeError or ValueError for anything else."""
+    """Return (log probability, is_greedy). Raises TypeError or ValueError for anything else."""
     logprob, greedy = response
     return read_logprob(logprob), bool(greedy)
 
 
 def read_logprob(response: Any) -> float:
-    """A number, but not that of a probability clearly above 1. NaN and -inf are counted elsewhere."""
+    """Return a number. Raises ValueError for a log probability clearly above 0; NaN and -inf are counted elsewhere."""
     if isinstance(response, str | bytes) or _ROUNDING < (value := float(response)) < math.inf:
         raise ValueError(response)
     return value
@@ -93,7 +93,7 @@ def read_text(response: Any) -> str:
 
 
 def choices_answered(doc: RenderedDoc, answers: Sequence[Any]) -> Answered:
-    """The answers to a doc's choices, and without the context where these were asked for.
+    """Return the answers to a doc's choices, also those without the context where these were asked for.
 
     Raises ValueError for another number of answers, and where a filter leaves something else.
     """
@@ -114,19 +114,19 @@ def pairs_answered(doc: RenderedDoc, answers: Sequence[Any]) -> list[tuple[float
 
 
 def text_answered(doc: RenderedDoc, answers: Sequence[Any]) -> tuple[float, str]:
-    """(log probability of the doc's text, the text)."""
+    """Return (log probability of the doc's text, the text)."""
     (text,), (ll,) = doc.references, answers
     return ll, text
 
 
 def unusable_number(doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -> str:
-    """The first log-likelihood that is NaN or +inf, by its name; -inf, an impossible text, is a usable number."""
+    """Return the name of the first log-likelihood that is NaN or +inf; -inf, an impossible text, is a usable number."""
     lls = (response[0] if isinstance(response, tuple) else response for repeats in responses for response in repeats)
     return next((name for ll in lls if ll != -math.inf and (name := nonfinite_in(ll))), "")
 
 
 def unusable_choices(doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -> str:
-    """Why a model has no pick among choices, empty if it has one."""
+    """Return the reason why a model has no pick among choices, empty if it has one."""
     lls = [repeats[0][0] for repeats in responses]
     n = len(doc.choices or ())
     answered = Answered(lls[:n], (), doc.choices or (), doc.gold, lls[n:])

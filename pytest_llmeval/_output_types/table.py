@@ -1,4 +1,7 @@
-"""One record per output type. A new output type is one entry of this table, and what metrics keep of its docs."""
+"""One record per output type, in one table.
+
+A new output type is one entry here; the metrics that serve it have an entry for it in `_scoring.METRICS`.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ class OutputType:
 def _choice_requests(
     doc: RenderedDoc, prompts: Sequence[str], delimiter: str, unconditional: bool
 ) -> list[tuple[str, ...]]:
-    """One request per choice: its text after the prompt, or the continuation of the doc after each choice's prompt."""
+    """Return one request per choice: its text after the prompt, or the shared continuation after its own prompt."""
     choices = doc.choices or ()
     if doc.inputs is None:
         pairs = [(prompts[0], delimiter + choice) for choice in choices]

@@ -16,7 +16,11 @@ Choices: TypeAlias = tuple[str, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """`gold`: indices of the right choices. `references`: the right answers as texts. `problem`: why neither."""
+    """The right answers of a doc.
+
+    `gold` are the indices of the right choices, `references` the right answers as texts. `problem` is the reason why
+    there are none.
+    """
 
     gold: tuple[int, ...] = ()
     references: tuple[str, ...] = ()
@@ -30,9 +34,9 @@ TargetReader: TypeAlias = Callable[[list[Any], Choices, bool], Answers]
 def read_answers(
     reader: TargetReader, target: Any, choices: Choices, written: bool, chosen: int | None = None
 ) -> Answers:
-    """The answers of one doc, by the `read_target` of its output type.
+    """Return the answers of one doc, by the `read_target` of its output type.
 
-    `written`: the target was spelled by the task file (a template or a list), so that digits which are no choice's
+    `written`: the target was spelled by the task file (a template or a list), so that digits which are not a choice's
     text stand for an index. `chosen`: the index that doc_to_text gave, where the choices are prompts.
     """
     entries = list(target) if isinstance(target, list | tuple) else [target]
@@ -43,7 +47,7 @@ def read_answers(
 
 
 def right_choices(entries: list[Any], choices: Choices, written: bool) -> Answers:
-    """The choices that are right, each given by its index or its text."""
+    """Return the choices that are right, each given by its index or its text."""
     options = choices or ()
     found = [_index_in(entry, options, written) for entry in entries]
     gold = tuple(dict.fromkeys(index for index in found if index is not None))
@@ -58,7 +62,7 @@ def right_choices(entries: list[Any], choices: Choices, written: bool) -> Answer
 
 
 def right_texts(entries: list[Any], choices: Choices, written: bool) -> Answers:
-    """Texts to compare a generation with; where there are choices a number stands for the text of one."""
+    """Return the texts to compare a generation with; where there are choices a number stands for the text of one."""
     texts: list[str] = []
     for entry in entries:
         index = None if choices is None else _index_in(entry, choices, written)
@@ -72,26 +76,26 @@ def right_texts(entries: list[Any], choices: Choices, written: bool) -> Answers:
 
 
 def one_text(entries: list[Any], choices: Choices, written: bool) -> Answers:
-    """The text whose loglikelihood is asked for."""
+    """Return the text whose loglikelihood is asked for."""
     answers = right_texts(entries, choices, written)
     several = len(answers.references) > 1
     return Answers((), answers.references, "expected one text, got several" if several else answers.problem)
 
 
 def as_index(value: Any) -> int | None:
-    """The number that a value is, whatever class it has; None for texts, fractions and lists."""
+    """Return the number that a value is, whatever class it has; None for texts, fractions and lists."""
     if isinstance(value, Integral):
         return int(value)
     return int(value) if isinstance(value, float) and value.is_integer() else None
 
 
 def written_index(text: Any) -> int | None:
-    """The number that a text of ASCII digits spells; None for any other text."""
+    """Return the number that a text of ASCII digits spells; None for any other text."""
     return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() else None
 
 
 def _index_in(entry: Any, choices: tuple[str, ...], written: bool) -> int | None:
-    """The index of a choice; a text or truth value that equals a choice is that choice, else True is 1, False 0."""
+    """Return the index of a choice; a text or truth value that equals a choice is it, else True is 1 and False 0."""
     if isinstance(entry, bool | str) and str(entry) in choices:
         return choices.index(str(entry))
     if isinstance(entry, str):

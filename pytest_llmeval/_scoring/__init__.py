@@ -1,14 +1,14 @@
-"""From a model's answers to numbers: of a doc, of a task, of a group.
+"""The scores of docs and the values of tasks and groups, from the responses of a model.
 
-filters          the responses of a doc, before they are scored (`filter_list`)
-text, choice     the item of a doc: from a generated text, from loglikelihoods
-passk            the item of a doc: from running a program
+filters          the filters of the format: from responses to the answers that are scored
+text, choice     the item of a doc: of a generated text, of loglikelihoods
+passk            the item of a doc whose answers are programs
 items            the kinds of items
-metric           every metric of the format, in one table; an entry of `metric_list` resolved
-aggregations     from the items of all docs to a value, in one table
-standard_errors  of a value
+metric           the table of metrics, and the resolution of an entry of `metric_list`
+aggregations     the table of aggregations: from the items of all docs to a value
+standard_errors  the standard errors of values
 doc_scores       the scores of one doc
-summary          the values of a task or group
+summary          the summary of a task or group
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From the items of all docs to the value of a metric: every aggregation of the format, in one table.
+"""The aggregations of the format, in one table: functions from the items of all docs to the value of a metric.
 
 Only a mean over docs has bounds at a confidence, so each record says if and how its value is one. A perplexity is the
 exponential of a mean. A score per word is a ratio of sums; it is linearised (Cochran 1977, Sampling Techniques,
@@ -22,13 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_llmeval._plain import listed
-from pytest_llmeval._scoring.standard_errors import Drawn
+from pytest_llmeval._scoring.standard_errors import DrawnDocs
 from pytest_llmeval._scoring.standard_errors import Resample
 from pytest_llmeval._scoring.standard_errors import bootstrap_stderr
 from pytest_llmeval._scoring.standard_errors import mean_stderr
 from pytest_llmeval._task import Aggregation
 from pytest_llmeval._task import DocMean
-from pytest_llmeval._task import Kind
+from pytest_llmeval._task import ItemKind
 from pytest_llmeval._task import ScoreRange
 
 
@@ -37,20 +37,20 @@ TRANSLATION_DRAWS = 100
 
 
 def f1(items: Sequence[tuple[Any, Any]]) -> float:
-    """F1 of label 1 against label 0; 0 where neither gold nor prediction holds a 1.
+    """Return the F1 of label 1 against label 0; 0 where neither gold nor prediction holds a 1.
 
     Raises ValueError for other labels; -1, a doc without a prediction, counts as not 1.
     """
     return resample_f1(items)(np.arange(len(items)))
 
 
-def resample_f1(items: Sequence[tuple[Any, Any]]) -> Callable[[Drawn], float]:
+def resample_f1(items: Sequence[tuple[Any, Any]]) -> Callable[[DrawnDocs], float]:
     others = sorted({str(label) for item in items for label in item if label not in (0, 1, -1)})
     if others:
         raise ValueError(f"f1 is defined for the labels 0 and 1, here are also {listed(others)}")
     gold, predicted = (np.array([item[side] == 1 for item in items]) for side in (0, 1))
 
-    def statistic(drawn: Drawn) -> float:
+    def statistic(drawn: DrawnDocs) -> float:
         both = int((gold[drawn] & predicted[drawn]).sum())
         total = int(gold[drawn].sum() + predicted[drawn].sum())
         return 2 * both / total if total else 0.0
@@ -59,16 +59,16 @@ def resample_f1(items: Sequence[tuple[Any, Any]]) -> Callable[[Drawn], float]:
 
 
 def matthews_corrcoef(items: Sequence[tuple[Any, Any]]) -> float:
-    """Correlation of gold and predicted labels, for any number of labels (Gorodkin 2004); 0 if one side is constant."""
+    """Return the correlation of gold and predicted labels, of any number (Gorodkin 2004); 0 if one side is constant."""
     return resample_matthews_corrcoef(items)(np.arange(len(items)))
 
 
-def resample_matthews_corrcoef(items: Sequence[tuple[Any, Any]]) -> Callable[[Drawn], float]:
+def resample_matthews_corrcoef(items: Sequence[tuple[Any, Any]]) -> Callable[[DrawnDocs], float]:
     numbers = {label: i for i, label in enumerate(dict.fromkeys(label for item in items for label in item))}
     n_labels = len(numbers)
     cells = np.array([numbers[gold] * n_labels + numbers[predicted] for gold, predicted in items])
 
-    def statistic(drawn: Drawn) -> float:
+    def statistic(drawn: DrawnDocs) -> float:
         return _correlation(np.bincount(cells[drawn], minlength=n_labels**2).reshape(n_labels, n_labels))
 
     return statistic
@@ -86,23 +86,23 @@ def mean(items: Sequence[float]) -> float:
 
 
 def median(items: Sequence[float]) -> float:
-    """The middle value; of an even number of items the mean of the two in the middle."""
+    """Return the middle value; of an even number of items the mean of the two in the middle."""
     return float(statistics.median(items)) if not any(map(math.isnan, items)) else math.nan
 
 
 def nanmean(items: Sequence[float]) -> float:
-    """The mean of the items that are not NaN; NaN if there is none."""
+    """Return the mean of the items that are not NaN; NaN if there is none."""
     known = [item for item in items if not math.isnan(item)]
     return mean(known) if known else math.nan
 
 
 def perplexity(lls: Sequence[float]) -> float:
-    """exp of the negative mean loglikelihood of a doc."""
+    """Return exp of the negative mean loglikelihood of a doc."""
     return exp(-mean(lls))
 
 
 def weighted_perplexity(items: Sequence[tuple[float, int]]) -> float:
-    """exp of the negative loglikelihood per unit (word, byte), over all docs together; items are (ll, units)."""
+    """Return exp of the negative loglikelihood per unit (word, byte) of all docs together; items are (ll, units)."""
     return exp(-_weighted_mean(items))
 
 
@@ -111,7 +111,7 @@ def bits_per_byte(items: Sequence[tuple[float, int]]) -> float:
 
 
 def brier_score(items: Sequence[tuple[int, Sequence[float]]]) -> float:
-    """Mean squared distance of the choices' probabilities from the right answer (Brier 1950); 0 is best, 2 worst.
+    """Return the mean squared distance of the probabilities from the right answer (Brier 1950); 0 is best, 2 worst.
 
     Items are (gold, probabilities); docs may have different numbers of choices.
     """
@@ -119,12 +119,12 @@ def brier_score(items: Sequence[tuple[int, Sequence[float]]]) -> float:
 
 
 def likelihood(items: Sequence[tuple[int, Sequence[float]]]) -> float:
-    """Mean probability of the right choice, P(choice | context). Items are (gold, loglikelihoods of the choices)."""
+    """Return the mean probability of the right choice. Items are (gold, log P(choice | context) of the choices)."""
     return mean(_likelihoods(items))
 
 
 def acc_all(items: Sequence[tuple[Any, Mapping[str, Any]]]) -> float:
-    """Share of questions all of whose answers were labelled rightly (MultiRC). Items are (prediction, doc)."""
+    """Return the share of questions whose answers were all labelled rightly (MultiRC). Items are (prediction, doc)."""
     return mean(_whole_questions(items, lambda idx: (idx["paragraph"], idx["question"])))
 
 
@@ -144,7 +144,7 @@ def _whole_questions(
 
 
 def exp(exponent: float) -> float:
-    """exp without overflow: infinite where a float cannot hold it."""
+    """Return exp without overflow: infinite where a float cannot hold it."""
     try:
         return math.exp(exponent)
     except OverflowError:
@@ -161,13 +161,13 @@ def _likelihoods(items: Sequence[tuple[int, Sequence[float]]]) -> list[float]:
 
 
 def _per_unit(items: Sequence[tuple[float, int]]) -> list[float]:
-    """The linearised values of a score per unit."""
+    """Return the linearised values of a score per unit."""
     rate, average = _rate_and_length(items)
     return [rate + (-ll - rate * count) / average for ll, count in items]
 
 
 def _least_per_unit(items: Sequence[tuple[float, int]]) -> float:
-    """Lower bound of a doc's linearised value, reached when every unit has probability 1.
+    """Return the lower bound of a doc's linearised value, reached when every unit has probability 1.
 
     Negative for docs longer than average; no doc is taken to be longer than the longest of these.
     """
@@ -177,7 +177,7 @@ def _least_per_unit(items: Sequence[tuple[float, int]]) -> float:
 
 
 def _rate_and_length(items: Sequence[tuple[float, int]]) -> tuple[float, float]:
-    """The score per unit, and the units of a doc of average length."""
+    """Return the score per unit, and the units of a doc of average length."""
     units = sum(count for _, count in items)
     if not units:
         return math.nan, math.nan
@@ -193,7 +193,7 @@ def _bootstrapped(
     name: str,
     function: Callable[[Any], float],
     resample: Resample | Callable[[Any], Any],
-    needs: Kind = "number",
+    needs: ItemKind = "number",
     doc_mean: DocMean | None = None,
     most_draws: int | None = None,
 ) -> Aggregation:
@@ -202,7 +202,7 @@ def _bootstrapped(
 
 
 def _of_numbers(function: Callable[[Any], Any]) -> Resample:
-    """The resampling of a statistic that numpy computes from an array of plain numbers."""
+    """Return the resampling of a statistic that numpy computes from an array of plain numbers."""
 
     def prepare(items: Sequence[float]) -> Callable[[Any], float]:
         values = np.asarray(items, dtype=float)
@@ -236,7 +236,7 @@ def _translation(name: str, scorer_class: str, **settings: int) -> Aggregation:
     def score(items: Sequence[tuple[Any, Any]]) -> float:
         return float(scorer().corpus_score(*streams(items)).score)
 
-    def resample(items: Sequence[tuple[Any, Any]]) -> Callable[[Drawn], float]:
+    def resample(items: Sequence[tuple[Any, Any]]) -> Callable[[DrawnDocs], float]:
         # Matches are counted once per doc; a draw only adds them up, as sacrebleu's own bootstrap does.
         made = scorer()
         counts = np.array(made._extract_corpus_statistics(*streams(items)))

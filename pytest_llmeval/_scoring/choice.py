@@ -24,39 +24,39 @@ def log_probabilities(answered: Answered) -> list[float]:
 
 
 def per_character(answered: Answered) -> list[float]:
-    """Loglikelihood per character (code point) of the choice itself, without the delimiter."""
+    """Return the loglikelihood per character (code point) of each choice itself, without the delimiter."""
     return [ll / len(choice) for ll, choice in zip(answered.lls, answered.choices, strict=True)]
 
 
 def per_byte(answered: Answered) -> list[float]:
-    """Loglikelihood per UTF-8 byte of the choice itself."""
+    """Return the loglikelihood per UTF-8 byte of each choice itself."""
     return [ll / count_bytes(choice) for ll, choice in zip(answered.lls, answered.choices, strict=True)]
 
 
 def gains(answered: Answered) -> list[float]:
-    """log P(choice | context) - log P(choice)"""
+    """Return log P(choice | context) - log P(choice) of each choice."""
     return [_gain(given, alone) for given, alone in zip(answered.lls, answered.unconditional, strict=True)]
 
 
 def _gain(given: float, alone: float) -> float:
-    """What the context makes impossible gains nothing; what is impossible only without it gains most."""
+    """Return the gain of one choice: -inf if the context makes it impossible, most if only its absence does."""
     if given == -math.inf:
         return given
     return sys.float_info.max if alone == -math.inf else given - alone
 
 
 def picks_gold(picks_by: Callable[[Answered], list[float]], answered: Answered) -> float:
-    """1.0 if the choice with the largest value is right, else 0.0."""
+    """Return 1.0 if the choice with the largest value is right, else 0.0."""
     return 1.0 if pick(picks_by(answered)) in answered.gold else 0.0
 
 
 def writes_gold(answered: Answered) -> int:
-    """1 if greedy decoding writes a right choice, else 0."""
+    """Return 1 if greedy decoding writes a right choice, else 0."""
     return int(pick(answered.lls) != NO_CHOICE and any(answered.greedy[index] for index in answered.gold))
 
 
 def labels(answered: Answered) -> list[int]:
-    """[right label, predicted label]; of several right choices the predicted one if it is among them."""
+    """Return [right label, predicted label]; of several right choices the predicted one if it is among them."""
     picked = pick(answered.lls)
     return [picked if picked in answered.gold else answered.gold[0], picked]
 
@@ -70,7 +70,7 @@ def gold_and_lls(answered: Answered) -> list[Any]:
 
 
 def probabilities(lls: Sequence[float]) -> list[float]:
-    """Softmax over the choices; all NaN where there is no prediction."""
+    """Return the softmax over the choices; all NaN where there is no prediction."""
     if pick(lls) == NO_CHOICE:
         return [math.nan] * len(lls)
     highest = max(lls)
@@ -80,23 +80,23 @@ def probabilities(lls: Sequence[float]) -> list[float]:
 
 
 def likeliest(answers: Sequence[tuple[float, bool]]) -> float:
-    """The log probability of the text that the model finds likeliest; NaN if one is NaN."""
+    """Return the log probability of the text that the model finds likeliest; NaN if one is NaN."""
     return math.nan if any(math.isnan(ll) for ll, _ in answers) else max(ll for ll, _ in answers)
 
 
 def writes_text(answers: Sequence[tuple[float, bool]]) -> int:
-    """1 if greedy decoding writes one of the texts, else 0."""
+    """Return 1 if greedy decoding writes one of the texts, else 0."""
     return int(any(is_greedy for _, is_greedy in answers) and not math.isnan(likeliest(answers)))
 
 
 def per_unit(count: Callable[[str], int], answer: tuple[float, str]) -> list[Any]:
-    """[log probability of a text, its length] from (log probability, text)."""
+    """Return [log probability of a text, its length] for (log probability, text)."""
     ll, text = answer
     return [ll, count(text)]
 
 
 def count_words(text: str) -> int:
-    """Pieces between runs of white space; an empty piece at an end counts, as in lm-evaluation-harness."""
+    """Return the number of pieces between runs of white space; an empty one at an end counts, as in the format."""
     return len(re.split(r"\s+", text))
 
 

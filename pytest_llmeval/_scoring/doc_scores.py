@@ -33,7 +33,7 @@ from pytest_llmeval._task import Task
 
 
 #: A doc's items by metric name.
-Scores: TypeAlias = Mapping[str, Item]
+ItemsByMetric: TypeAlias = Mapping[str, Item]
 
 
 def score_doc(
@@ -128,7 +128,7 @@ def _margin(values: Sequence[float]) -> float:
     return 0.0 if index < 0 else margin(values, index)
 
 
-def _scores(task: Task, doc: RenderedDoc, answers: list[Any], code_runner: CodeRunner | None) -> Scores:
+def _scores(task: Task, doc: RenderedDoc, answers: list[Any], code_runner: CodeRunner | None) -> ItemsByMetric:
     """Return the items of one filter, which leaves one answer per distinct request."""
     if task.process_results is not None:
         return _processed(task, task.process_results, doc, answers)
@@ -153,7 +153,7 @@ def _scores(task: Task, doc: RenderedDoc, answers: list[Any], code_runner: CodeR
     return scores
 
 
-def _processed(task: Task, function: DocFunction, doc: RenderedDoc, answers: list[Any]) -> Scores:
+def _processed(task: Task, function: DocFunction, doc: RenderedDoc, answers: list[Any]) -> ItemsByMetric:
     """Return the items that `process_results` makes of the answers, called as in the format: (doc, answers) -> items.
 
     It may leave a metric out of some docs, but not all that the task lists out of one.
@@ -182,7 +182,7 @@ def _processed(task: Task, function: DocFunction, doc: RenderedDoc, answers: lis
     return items
 
 
-def _is_correct(task: Task, scores: Scores) -> bool | None:
+def _is_correct(task: Task, scores: ItemsByMetric) -> bool | None:
     """Return the judgement of the first score that is 0 or 1 and means right or wrong; None if there is none."""
     metrics = {metric.name: metric for metric in task.metrics}
     for name in [*(name for name in metrics if name in scores), *scores]:

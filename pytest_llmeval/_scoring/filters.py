@@ -25,9 +25,9 @@ from pytest_llmeval._functions import name_of
 from pytest_llmeval._task import NOTHING
 from pytest_llmeval._task import DocData
 from pytest_llmeval._task import DocFunction
+from pytest_llmeval._task import FilterFunction
 from pytest_llmeval._task import FilterStep
 from pytest_llmeval._task import Pipeline
-from pytest_llmeval._task import Step
 from pytest_llmeval._task import take_first
 from pytest_llmeval._time_limit import TimeLimitError
 from pytest_llmeval._time_limit import limited
@@ -62,7 +62,7 @@ def responses_used(pipeline: Pipeline, repeats: int) -> int:
     return used
 
 
-def _ready(name: str, options: Mapping[str, Any], function: DocFunction | None) -> Step:
+def _ready(name: str, options: Mapping[str, Any], function: DocFunction | None) -> FilterFunction:
     if function is not None and name != "custom":
         return _filter_object(function, options)
     if name not in FILTER_NAMES:
@@ -77,10 +77,10 @@ def _ready(name: str, options: Mapping[str, Any], function: DocFunction | None) 
     try:
         return _FILTERS[name](**options)
     except re.error as error:
-        raise ValueError(f"filter {name}: {error.pattern!r} is no regex: {error.msg}") from error
+        raise ValueError(f"filter {name}: {error.pattern!r} is not a regex: {error.msg}") from error
 
 
-def _regex(*, regex_pattern: str = GSM8K_ANSWER, group_select: int = 0, fallback: str = INVALID) -> Step:
+def _regex(*, regex_pattern: str = GSM8K_ANSWER, group_select: int = 0, fallback: str = INVALID) -> FilterFunction:
     """Select match number `group_select` of all matches, stripped: its first non-empty group, or all of it."""
     find = _finder(re.compile(regex_pattern), group_select)
 
@@ -91,7 +91,7 @@ def _regex(*, regex_pattern: str = GSM8K_ANSWER, group_select: int = 0, fallback
     return step
 
 
-def _regex_pos(*, regex_pattern: str = "", group_select: int = 0, fallback: Any = None) -> Step:
+def _regex_pos(*, regex_pattern: str = "", group_select: int = 0, fallback: Any = None) -> FilterFunction:
     """Select the tags of (token, tag) pairs, in a list or in a text; the pattern is not used, as in the format."""
     none_found = ["invalid"] if fallback is None else fallback
 
@@ -115,7 +115,7 @@ def _multi_choice_regex(
     ignore_case: bool = False,
     ignore_punctuation: bool = False,
     regexes_to_ignore: Sequence[str] | None = None,
-) -> Step:
+) -> FilterFunction:
     """Find the letter of an option, ``(A)``: by the pattern, else by the option's text, else by a letter after a colon.
 
     Patterns to ignore are taken out of options and answers, then case and punctuation if asked for.
@@ -163,7 +163,7 @@ def _punctuation() -> Mapping[int, None]:
     return dict.fromkeys(i for i in range(sys.maxunicode) if unicodedata.category(chr(i)).startswith("P"))
 
 
-def _map(*, mapping_dict: Mapping[Any, Any] = MappingProxyType({}), default_value: Any = None) -> Step:
+def _map(*, mapping_dict: Mapping[Any, Any] = MappingProxyType({}), default_value: Any = None) -> FilterFunction:
     def value_of(answer: Any) -> Any:
         try:
             return mapping_dict.get(answer, default_value)
@@ -173,11 +173,11 @@ def _map(*, mapping_dict: Mapping[Any, Any] = MappingProxyType({}), default_valu
     return lambda answers, doc: [value_of(answer) for answer in answers]
 
 
-def _on_texts(change: Callable[[str], str]) -> Callable[[], Step]:
+def _on_texts(change: Callable[[str], str]) -> Callable[[], FilterFunction]:
     return lambda: lambda answers, doc: [change(answer) if isinstance(answer, str) else answer for answer in answers]
 
 
-def _take_first_k(*, k: int) -> Step:
+def _take_first_k(*, k: int) -> FilterFunction:
     if k < 1:
         raise ValueError(f"filter take_first_k: k must be at least 1, got {k}")
 
@@ -189,7 +189,7 @@ def _take_first_k(*, k: int) -> Step:
     return step
 
 
-def _filter_object(function: DocFunction, options: Mapping[str, Any]) -> Step:
+def _filter_object(function: DocFunction, options: Mapping[str, Any]) -> FilterFunction:
     """Return a step by a ``!function`` that makes an object with the method ``apply(responses, docs)``."""
     if not accepts(function, **options):
         given = ", ".join(options) or "none"
@@ -231,7 +231,7 @@ def _timed(search: Callable[[str], Any], answer: Any) -> Any:
         raise ValueError(f"a filter's regex on an answer of {len(text):,} characters was {error}") from error
 
 
-_FILTERS: Mapping[str, Callable[..., Step]] = MappingProxyType(
+_FILTERS: Mapping[str, Callable[..., FilterFunction]] = MappingProxyType(
     {
         "lowercase": _on_texts(str.lower),
         # `max` keeps the first of equals: a tie goes to the answer that came first.

@@ -1,7 +1,7 @@
-"""The kinds of items: what a metric keeps of one doc, and what an aggregation needs of it.
+"""The kinds of items, which a metric keeps of one doc and an aggregation needs.
 
-The metrics of the format keep what their aggregation needs. A function of the task may return anything: checked doc
-by doc a mistake is an error of its doc, among all docs it would only make the metric's value NaN.
+The metrics of the format keep the kind that their aggregation needs. A function of the task may return anything:
+checked doc by doc, a mistake is an error of its doc; among all docs it would only make the metric's value NaN.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from types import MappingProxyType
 from typing import Any
 
 from pytest_llmeval._task import Item
-from pytest_llmeval._task import Kind
+from pytest_llmeval._task import ItemKind
 from pytest_llmeval._task import Metric
 
 
 @dataclass(frozen=True, slots=True)
-class ItemKind:
-    """One kind of item, in words: what a metric `keeps`, and the `form` that a function must return.
+class ItemForm:
+    """One kind of item.
 
-    `fits` tells if an item has that form.
+    `keeps` and `form` are words: for what a metric keeps, and for what a function must return. `fits` tells if an item
+    has that form.
     """
 
     keeps: str
@@ -30,7 +31,7 @@ class ItemKind:
 
 
 def misfit(metric: Metric, item: Item) -> str | None:
-    """The form that the metric's aggregation needs, in words, if the item does not have it; else None."""
+    """Return the form that the metric's aggregation needs, in words, if the item does not have it; else None."""
     kind = ITEM_KINDS[metric.aggregation.needs]
     return None if kind.fits(item) else kind.form
 
@@ -70,28 +71,28 @@ def _is_labelled_doc(item: Item) -> bool:
     return "label" in item[1] and isinstance(idx, Mapping) and {"paragraph", "question"} <= idx.keys()
 
 
-ITEM_KINDS: Mapping[Kind, ItemKind] = MappingProxyType(
+ITEM_KINDS: Mapping[ItemKind, ItemForm] = MappingProxyType(
     {
-        "any": ItemKind("whatever a function returns", "anything", lambda item: True),
-        "choices": ItemKind(
+        "any": ItemForm("whatever a function returns", "anything", lambda item: True),
+        "choices": ItemForm(
             "a value per choice", "[index of the right choice, [a number for each choice]]", _are_choices
         ),
-        "labelled_doc": ItemKind(
+        "labelled_doc": ItemForm(
             "a prediction and its doc",
             "[prediction, doc with idx.paragraph, idx.question and label]",
             _is_labelled_doc,
         ),
-        "labels": ItemKind(
+        "labels": ItemForm(
             "the right and the predicted choice of each doc", "[right label, predicted label]", _are_labels
         ),
-        "lengths": ItemKind(
+        "lengths": ItemForm(
             "a loglikelihood and a length of each doc",
             "[log-likelihood, length], two numbers",
             lambda item: _is_pair(item) and all(map(_is_number, item)),
         ),
-        "number": ItemKind("a number of each doc", "a number", _is_number),
-        "right": ItemKind("whether each doc is right", "0 or 1", lambda item: _is_number(item) and item in (0, 1)),
-        "texts": ItemKind(
+        "number": ItemForm("a number of each doc", "a number", _is_number),
+        "right": ItemForm("whether each doc is right", "0 or 1", lambda item: _is_number(item) and item in (0, 1)),
+        "texts": ItemForm(
             "the texts of each doc", "[reference or list of references, prediction], all texts", _are_texts
         ),
     }

@@ -25,7 +25,7 @@ from pytest_llmeval._scoring.passk import PassAtK
 from pytest_llmeval._task import Aggregation
 from pytest_llmeval._task import DocFunction
 from pytest_llmeval._task import Item
-from pytest_llmeval._task import Kind
+from pytest_llmeval._task import ItemKind
 from pytest_llmeval._task import Metric
 from pytest_llmeval._task import MetricSpec
 from pytest_llmeval._task import Task
@@ -39,7 +39,7 @@ class Keeps:
     options of the metric, the function that scores a text, or a `PassAtK`.
     """
 
-    kind: Kind
+    kind: ItemKind
     item: Callable[[Any], Item] | None = None
     picks_by: Callable[[Any], list[float]] | None = None
     scorer: Callable[..., text.TextScore | PassAtK] | None = None
@@ -72,10 +72,10 @@ class _OwnAggregation:
 
 
 def resolve(spec: MetricSpec, output_type: str, *, processed: bool = False) -> Metric:
-    """The metric of an entry of `metric_list`.
+    """Return the metric of an entry of `metric_list`.
 
-    `processed`: the task has a `process_results`, so the name only says which of its numbers is meant. Raises
-    ValueError, which names what is known, if the output type has no such metric or an option is wrong.
+    `processed`: the task has a `process_results`, and the metric is one of its numbers, by name. Raises ValueError,
+    which lists the known names, if the output type has no such metric or an option is wrong.
     """
     definition = METRICS.get(spec.name)
     if processed:
@@ -111,7 +111,7 @@ def resolve(spec: MetricSpec, output_type: str, *, processed: bool = False) -> M
 
 
 def resolve_metrics(specs: Sequence[MetricSpec], output_type: str, *, processed: bool = False) -> tuple[Metric, ...]:
-    """The metrics of a task, by the entries of its `metric_list`; those of its output type if there are none.
+    """Return the metrics of a task, by the entries of its `metric_list`; those of its output type if there are none.
 
     Raises ValueError as `resolve` does.
     """
@@ -122,7 +122,7 @@ def resolve_metrics(specs: Sequence[MetricSpec], output_type: str, *, processed:
 
 
 def metric_of(task: Task, name: str) -> Metric:
-    """The metric under whose rules the values reported as `name` are aggregated.
+    """Return the metric under whose rules the values reported as `name` are aggregated.
 
     A number that `process_results` returns without its metric being listed is averaged. A metric that returns a dict
     lends its rules to every key; where two such metrics differ in them, the aggregation raises ValueError.
@@ -144,7 +144,7 @@ def metric_of(task: Task, name: str) -> Metric:
 
 
 def stderr(metric: Metric, items: Sequence[Item], *, bootstrap_iters: int) -> float | None:
-    """Standard error of the aggregated value; None for one doc, without a formula, and if it is not finite.
+    """Return the standard error of the aggregated value; None for one doc, without a formula, and if it is not finite.
 
     With `bootstrap_iters` 0 no standard error is computed at all, as in lm-evaluation-harness.
     """
@@ -154,11 +154,11 @@ def stderr(metric: Metric, items: Sequence[Item], *, bootstrap_iters: int) -> fl
     return value if math.isfinite(value) else None
 
 
-def _assembled(spec: MetricSpec, definition: Definition | None, kind: Kind) -> Metric:
-    """The metric without what makes its items. Raises ValueError for an unknown aggregation."""
+def _assembled(spec: MetricSpec, definition: Definition | None, kind: ItemKind) -> Metric:
+    """Return the metric without the functions that make its items. Raises ValueError for an unknown aggregation."""
     name = spec.aggregation or (definition.aggregation if definition else "mean")
     if (spec.name, name) == ("likelihood", "mean"):
-        # The format calls the mean of the likelihoods a mean, though the items are no numbers.
+        # The format calls the mean of the likelihoods a mean, though the items are not numbers.
         name = "likelihood"
     if callable(name):
         aggregation = Aggregation(name_of(name), _OwnAggregation(name), owned=True)
@@ -185,16 +185,12 @@ def _unknown(name: str, definition: Definition | None, output_type: str) -> str:
     return f"metric {name!r} is for {others}; for {output_type} there are {known}"
 
 
-def _bypass() -> text.TextScore:
-    return lambda prediction, references: {"bypass": None}
-
-
 def _picking(picks_by: Callable[[Answered], list[float]]) -> Keeps:
     return Keeps("right", partial(choice.picks_gold, picks_by), picks_by)
 
 
 def _texts(name: str) -> Keeps:
-    """Reference and prediction as they are; no aggregation of the format takes these under this metric's name."""
+    """Return the texts themselves as the item, for an aggregation of the task: none of the format takes them."""
     return Keeps("texts", scorer=partial(text.paired, name))
 
 
@@ -232,7 +228,14 @@ METRICS: Mapping[str, Definition] = MappingProxyType(
         "brier_score": Definition(
             {_CHOICE: Keeps("choices", choice.gold_and_probabilities)}, "brier_score", higher_is_better=False
         ),
-        "bypass": Definition({_CHOICE: _ANY, _LL: _ANY, _TEXT: Keeps("any", scorer=_bypass)}, "bypass"),
+        "bypass": Definition(
+            {
+                _CHOICE: _ANY,
+                _LL: _ANY,
+                _TEXT: Keeps("any", scorer=lambda: lambda prediction, references: {"bypass": None}),
+            },
+            "bypass",
+        ),
         "byte_perplexity": Definition({_ROLLING: _PER_BYTE}, "weighted_perplexity", higher_is_better=False),
         "chrf": _translated("chrf"),
         "chrf++": _translated("chrf++"),

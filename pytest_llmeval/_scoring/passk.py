@@ -32,7 +32,7 @@ from pytest_llmeval._task import DocData
 from pytest_llmeval._template import render
 
 
-class Outcome(Protocol):
+class ProgramOutcome(Protocol):
     """The outcome of a program that ran in a sandbox."""
 
     @property
@@ -40,7 +40,7 @@ class Outcome(Protocol):
 
 
 #: Runs one program and returns its outcome, or True if it passed.
-CodeRunner: TypeAlias = Callable[[str], "Outcome | bool"]
+CodeRunner: TypeAlias = Callable[[str], "ProgramOutcome | bool"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 
 #: Indices of the docs of one draw, with repetition.
-Drawn: TypeAlias = NDArray[np.intp]
+DrawnDocs: TypeAlias = NDArray[np.intp]
 
 #: Items -> a function that gives the statistic of a draw.
-Resample: TypeAlias = Callable[[Sequence[Any]], Callable[[Drawn], float]]
+Resample: TypeAlias = Callable[[Sequence[Any]], Callable[[DrawnDocs], float]]
 
 CHUNK = 1000
 
@@ -31,19 +31,19 @@ BLOCK = 1_000_000
 
 
 def mean_stderr(items: Sequence[float], draws: int = 0) -> float:
-    """Standard error of the mean: sample standard deviation over sqrt(n). `draws` is not used."""
+    """Return the standard error of the mean: sample standard deviation over sqrt(n). `draws` is not used."""
     return _sample_stddev([float(item) for item in items]) / math.sqrt(len(items))
 
 
 def bootstrap_stderr(resample: Resample, items: Sequence[Any], draws: int, most_draws: int | None = None) -> float:
-    """Standard deviation of a statistic over draws of as many docs, with repetition (Efron 1979)."""
+    """Return the standard deviation of a statistic over draws of as many docs, with repetition (Efron 1979)."""
     draws = draws if most_draws is None else min(draws, most_draws)
     statistic = resample(items)
     with np.errstate(all="ignore"):
         return _sample_stddev([statistic(drawn) for drawn in _draws(len(items), draws)])
 
 
-def _draws(docs: int, draws: int) -> Iterator[Drawn]:
+def _draws(docs: int, draws: int) -> Iterator[DrawnDocs]:
     chunk, rows = min(CHUNK, draws), max(1, BLOCK // docs)
     for seed in range(draws // chunk):
         generator = _twister(seed)
@@ -53,7 +53,7 @@ def _draws(docs: int, draws: int) -> Iterator[Drawn]:
 
 
 def _twister(seed: int) -> np.random.RandomState:
-    """numpy's generator in the state of ``random.Random(seed)``: the same uniform numbers in the same order."""
+    """Return numpy's generator in the state of ``random.Random(seed)``: the same uniform numbers in the same order."""
     *words, position = random.Random(seed).getstate()[1]  # noqa: S311 - a bootstrap, no secret
     generator = np.random.RandomState(0)
     generator.set_state({"bit_generator": "MT19937", "state": {"key": np.array(words, np.uint32), "pos": position}})
@@ -61,7 +61,7 @@ def _twister(seed: int) -> np.random.RandomState:
 
 
 def _sample_stddev(values: Sequence[float]) -> float:
-    """With n - 1; NaN for a single value, and where a value is not finite."""
+    """Return the deviation with n - 1; NaN for a single value, and where a value is not finite."""
     if len(values) < 2 or not all(map(math.isfinite, values)):
         return math.nan
     mean = sum(values) / len(values)
@@ -69,11 +69,11 @@ def _sample_stddev(values: Sequence[float]) -> float:
 
 
 def pooled_stderr(stderrs: Sequence[float], sizes: Sequence[int]) -> float:
-    """Standard error of a mean weighted by size, from the pooled variance of its parts."""
+    """Return the standard error of a mean weighted by size, from the pooled variance of its parts."""
     within = sum((size - 1) * stderr**2 * size for stderr, size in zip(stderrs, sizes, strict=True))
     return math.sqrt(within / (sum(sizes) - len(sizes)) / sum(sizes))
 
 
 def unweighted_stderr(stderrs: Sequence[float]) -> float:
-    """Standard error of the plain mean of independent scores."""
+    """Return the standard error of the plain mean of independent scores."""
     return math.sqrt(sum(stderr**2 for stderr in stderrs)) / len(stderrs)

@@ -191,4 +191,4 @@ def _patterns(metric: str, patterns: Sequence[str] | None) -> tuple[re.Pattern[s
     try:
         return tuple(re.compile(pattern) for pattern in patterns or ())
     except re.error as error:
-        raise ValueError(f"metric {metric}: {error.pattern!r} is no regex: {error.msg}") from error
+        raise ValueError(f"metric {metric}: {error.pattern!r} is not a regex: {error.msg}") from error

@@ -88,7 +88,7 @@ def test_known_metrics(name: str, output_type: str, kind: str, higher_is_better:
         (
             MetricSpec("exact_match", options={"regexes_to_ignore": ["("]}),
             "generate_until",
-            r"'\(' is no regex: missing",
+            r"'\(' is not a regex: missing",
         ),
         (
             MetricSpec("numeric_match", options={"rel_tol": -1}),

@@ -517,7 +517,7 @@ KNOWN = (
         ),
         (
             f"{GENERATE}filter_list:\n  - name: x\n    filter:\n      - {{function: regex, regex_pattern: '('}}\n",
-            "t.yaml:9: filter_list[0].filter[0]: filter regex: '(' is no regex: missing ), unterminated subpattern",
+            "t.yaml:9: filter_list[0].filter[0]: filter regex: '(' is not a regex: missing ), unterminated subpattern",
         ),
         (
             f"{GENERATE}class: !function task.MyTask\n",
