@@ -41,8 +41,10 @@ from pytest_llmeval._gates.checking import name_of_owner
 from pytest_llmeval._gates.gate import Bound
 from pytest_llmeval._gates.gate import Change
 from pytest_llmeval._gates.gate import Gate
+from pytest_llmeval._gates.gate import Operator
 from pytest_llmeval._gates.gate import Place
 from pytest_llmeval._gates.gate import Rule
+from pytest_llmeval._gates.gate import Scope
 from pytest_llmeval._gates.reading import parse_gate
 from pytest_llmeval._gates.reading import parse_rule
 from pytest_llmeval._task import Group
@@ -53,8 +55,10 @@ __all__ = [
     "Bound",
     "Change",
     "Gate",
+    "Operator",
     "Place",
     "Rule",
+    "Scope",
     "check_gate",
     "close_metric",
     "gate_ids",

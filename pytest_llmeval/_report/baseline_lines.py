@@ -43,7 +43,7 @@ def baseline_lines(
         )
     if mixed := [record.header.task for record in records if len(record.header.models) > 1]:
         yield ReportLine(f"{head}: holds answers of several models, updated part by part: {listed(mixed, _MOST)}")
-    measured = [(task.task.name, task.noise) for task in tasks if task.noise is not None]
+    measured = [(task.data.task.name, task.noise) for task in report.tasks if task.noise is not None]
     for name, noise in measured[:_MOST]:
         yield ReportLine(f"noise floor of {name}{model}: {noise}")
     if len(measured) > _MOST:

@@ -49,7 +49,7 @@ def write_report(
 ) -> None:
     """Write one section per model; if they can be compared, one for all instead, and theirs only with ``-v``.
 
-    ``-v`` adds gates that passed, ``-q`` leaves out notes, ``-qq`` all but failed gates.
+    ``-v`` adds gates that passed and all facts of each, ``-q`` leaves out notes, ``-qq`` all but failed gates.
     """
     if comparison is not None and verbosity >= -1:
         writer.write_sep("=", f"llmeval: {len(comparison.models)} models")
@@ -64,7 +64,8 @@ def write_report(
         outcomes = {"failed"} if verbosity < -1 else set(MARKUP) if verbosity > 0 else set(MARKUP) - {"passed"}
         for gate in [gate for gate in in_order(report.gates) if gate.outcome in outcomes]:
             # Not "FAILED ...": scripts count pytest's own lines of that form.
-            writer.write_line(f"gate {gate.outcome}: {gate.nodeid}: {gate.sentence}", **MARKUP[gate.outcome])
+            sentence = gate.full_sentence if verbosity > 0 else gate.sentence
+            writer.write_line(f"gate {gate.outcome}: {gate.nodeid}: {sentence}", **MARKUP[gate.outcome])
         if verbosity >= 0 and not together:
             for line in notes(report):
                 writer.write_line(line)

@@ -13,6 +13,7 @@ from pytest_llmeval._results import Summary
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import NOTHING
 from pytest_llmeval._task import Group
+from pytest_llmeval._verdicts import Noise
 from pytest_llmeval._verdicts import TaskData
 from pytest_llmeval._verdicts import Verdict
 
@@ -40,13 +41,19 @@ class GateLine:
             return self.why or "the run ended before it was judged"
         return self.verdict.sentence
 
+    @property
+    def full_sentence(self) -> str:
+        """The verdict in one line with all of its facts, or why there is none."""
+        return self.sentence if self.verdict is None else self.verdict.full_sentence
+
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """A task with its numbers and the docs behind them."""
+    """A task with its numbers, the docs behind them, and what a probe of rounding showed, if there was one."""
 
     data: TaskData
     summary: Summary
+    noise: Noise | None = None
 
 
 @dataclass(frozen=True, slots=True)

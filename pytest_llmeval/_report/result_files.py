@@ -179,7 +179,7 @@ def result_dict(report: ModelReport, run: RunFacts) -> dict[str, Any]:
             "gates": {
                 gate.nodeid: {
                     "outcome": gate.verdict.outcome,
-                    "sentence": gate.verdict.sentence,
+                    "sentence": gate.verdict.full_sentence,
                     "numbers": dict(gate.verdict.numbers),
                 }
                 for gate in report.gates

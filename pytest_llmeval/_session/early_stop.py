@@ -31,21 +31,16 @@ from pytest_llmeval._session.run_all import RunAll
 from pytest_llmeval._session.run_all import Skip
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
+from pytest_llmeval._verdicts import Fact
 from pytest_llmeval._verdicts import GateData
 from pytest_llmeval._verdicts import Place
 from pytest_llmeval._verdicts import Proof
 from pytest_llmeval._verdicts import TaskData
 from pytest_llmeval._verdicts import Verdict
 from pytest_llmeval._verdicts import asks_of_data_set
-from pytest_llmeval._verdicts import at_half_error
-from pytest_llmeval._verdicts import can_be_proven
-from pytest_llmeval._verdicts import errors_of
 from pytest_llmeval._verdicts import final_verdict
-from pytest_llmeval._verdicts import judge
 from pytest_llmeval._verdicts import proof_of
-from pytest_llmeval._verdicts import summary_of
 from pytest_llmeval._verdicts import verdict_of_proof
-from pytest_llmeval._verdicts import with_proof
 
 
 #: Docs of each task in a wave of a group, on average.
@@ -152,9 +147,8 @@ class EarlyStop(RunAll):
         key = (run.model, owner.name, gate.id)
         cached = self._proofs.get(key)
         if cached is None or cached[0] != known:
-            confidence = self.evaluation.settings.stop_confidence if gate.confidence is None else gate.confidence
-            risk = errors_of(gate, _sharing(run, gate), confidence, until_the_end=asks_of_data_set(gate))
-            proof = proof_of(gate, self._data(run, owner), order, risk, confidence)
+            data, members, stop = self._data(run, owner), _sharing(run, gate), self.evaluation.settings.stop_confidence
+            proof = proof_of(gate, data, order, members=members, stop_confidence=stop)
             self._proofs[key] = cached = (known, proof)
         return cached[1]
 
@@ -163,18 +157,16 @@ class EarlyStop(RunAll):
         data, sharing, summary = self._data(run, owner), _sharing(run, gate), self.summary(run, owner)
         proof = self.proof(run, owner, gate)
         if proof is None:
-            looked = not asks_of_data_set(gate) and can_be_proven(gate, data, self.order(owner))
-            final = at_half_error(gate) if looked else gate
-            verdict = judge(final, summary, missing=run.missing(owner), evidence=data)
-            return final_verdict(verdict, gate, sharing, looked=looked)
-        partly = replace(data, drawn="random")
-        if proof.judged:
-            return with_proof(judge(gate, summary, evidence=partly), proof)
-        if isinstance(owner, Group):
+            missing = run.missing(owner)
+            return final_verdict(gate, summary, data, self.order(owner), members=sharing, missing=missing)
+        if isinstance(owner, Group) and not proof.judged:
             # Beyond the first docs of the group's order its tasks may stand in any proportion.
-            partly = self._first_docs(run, partly, owner)
-            summary = summary_of(partly)
-        return with_proof(verdict_of_proof(gate, proof, summary, partly), proof).adding(self._not_a_sample(gate))
+            data = self._first_docs(run, data, owner)
+            summary = data.summary()
+        verdict, settings = verdict_of_proof(gate, proof, summary, data), self.evaluation.settings
+        if proof.judged or asks_of_data_set(gate) or settings.limit is None or settings.sample_seed is not None:
+            return verdict
+        return verdict.adding(Fact("caution", "the docs asked for are the first ones, no random sample of the others"))
 
     def summary(self, run: ModelRun, owner: Task | Group) -> Summary:
         """Return the numbers of a task or group over the docs known so far; a stopped task is marked."""
@@ -218,13 +210,6 @@ class EarlyStop(RunAll):
             run.record_error(task, error)
             return False
         return True
-
-    def _not_a_sample(self, gate: Gate) -> str | None:
-        """Return the note on docs that are not a random sample of the others."""
-        settings = self.evaluation.settings
-        if asks_of_data_set(gate) or settings.limit is None or settings.sample_seed is not None:
-            return None
-        return "the docs asked for are the first ones, no random sample of the others"
 
     def _progress_of(self, run: ModelRun, one: SelectedGate) -> str:
         proof = self.proof(run, one.owner, one.gate)

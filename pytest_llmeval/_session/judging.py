@@ -7,6 +7,7 @@ which order they are asked for, is decided by a strategy: `RunAll` or `EarlyStop
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from pytest_llmeval._baselines import Comparison
 from pytest_llmeval._evaluation import Evaluation
@@ -49,6 +50,7 @@ class Judge:
         missing_data: str,
         unpaired: str,
         inconclusive: str,
+        root: Path,
     ) -> None:
         self.evaluation = evaluation
         self.baseline = baseline
@@ -57,6 +59,7 @@ class Judge:
         self._skips_missing_data = missing_data == "skip"
         self.ignores_unpaired = unpaired == "ignore"
         self._fails_inconclusive = inconclusive == "fail"
+        self._root = root
 
     def settle(
         self, run: ModelRun, nodeid: str, owner: Task | Group, gate: Gate, lm: LM | None = None
@@ -123,6 +126,8 @@ class Judge:
             drawn="all" if whole else "first" if first else "random",
             baseline=self.baseline.name,
             ignore_unpaired=self.ignores_unpaired,
+            noise={part.task.name: noise for part in parts if (noise := run.noise.needed(part.task.name))},
+            root=self._root,
         )
 
     def part(self, run: ModelRun, task: Task) -> TaskData:
@@ -130,7 +135,7 @@ class Judge:
         known = run.results(task.name)
         results = [known[index] for index in sorted(known)]
         total = self.evaluation.sizes.get(task.name, (0, len(results)))[1]
-        return TaskData(task, results, total, self._comparison(run, task), run.noise.needed(task.name))
+        return TaskData(task, results, total, self._comparison(run, task))
 
     def _comparison(self, run: ModelRun, task: Task) -> Comparison | None:
         """Return a task's results beside the baseline; computed again when there are more results."""

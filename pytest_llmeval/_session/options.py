@@ -111,9 +111,9 @@ OPTIONS = (
     _text(
         "noise",
         "N[:DTYPE]",
-        "Estimate numerical noise on N docs per task. Right/wrong flips within that noise are ignored by gates that "
-        "have a confidence. The N docs are scored again with other batch sizes, and in DTYPE if given (64:bfloat16). "
-        "Needs --llmeval-baseline.",
+        "Estimate numerical noise on N docs per task. A gate with a confidence that fails only because of right/wrong "
+        "flips within that noise is inconclusive. The N docs are scored again with other batch sizes, and in DTYPE if "
+        "given (64:bfloat16). Needs --llmeval-baseline.",
     ),
     Option(
         "wrong",
@@ -221,8 +221,8 @@ def read_settings(config: pytest.Config) -> Settings:
         )
     if value_of(config, "noise") and early_stop:
         raise SettingError(
-            f"{origin_of(config, 'noise')}: ties are counted over all docs, and {origin_of(config, 'early-stop')} "
-            "omits some: give one of the two"
+            f"{origin_of(config, 'noise')}: flips within noise are counted over all docs, and "
+            f"{origin_of(config, 'early-stop')} omits some: give one of the two"
         )
     noise_docs, noise_dtype = _read(config, "noise", NOISE) or (0, None)
     if noise_docs and (updating or not baseline):

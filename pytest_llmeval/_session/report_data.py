@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterable
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -39,10 +38,7 @@ def model_report(session: Session, run: ModelRun) -> ModelReport:
     return ModelReport(
         name=run.name,
         tasks=[
-            TaskReport(
-                replace(session.judge.part(run, task), noise=run.noise.of(task.name)),
-                session.strategy.summary(run, task),
-            )
+            TaskReport(session.judge.part(run, task), session.strategy.summary(run, task), run.noise.of(task.name))
             for task in tasks
         ],
         groups=[

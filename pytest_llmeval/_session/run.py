@@ -112,7 +112,7 @@ def run_gate(session: Session, item: pytest.Item, found: GateItem, lm: LM) -> No
     item.user_properties.extend(verdict.numbers.items())
     item.stash[OUTCOME] = verdict.outcome
     if session.judge.fails(verdict):
-        pytest.fail(verdict.sentence, pytrace=False)
+        pytest.fail(verdict.text, pytrace=False)
 
 
 def run_score(session: Session, item: pytest.Item, owner: Group, lm: LM) -> None:

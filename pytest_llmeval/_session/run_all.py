@@ -120,8 +120,7 @@ class RunAll:
         cached = self._alone.get(key)
         if cached is None or cached[0] != known:
             missing = run.missing(owner)
-            needs_docs = gate.compares or gate.confidence is not None
-            data = self._data(run, owner) if needs_docs and not missing else None
-            verdict = judge(gate, run.summary(owner), missing=missing, evidence=data)
+            data = None if missing else self._data(run, owner)
+            verdict = judge(gate, run.summary(owner), missing=missing, data=data)
             self._alone[key] = cached = (known, verdict)
         return cached[1]

@@ -54,6 +54,7 @@ class Session:
             missing_data=self.missing_data,
             unpaired=word_of(config, "unpaired"),
             inconclusive=word_of(config, "inconclusive"),
+            root=config.rootpath,
         )
         self.strategy = self.judge.strategy
         self.lint_only: bool = bool(value_of(config, "lint"))

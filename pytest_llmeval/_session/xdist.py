@@ -235,7 +235,7 @@ class Controller:
             if verdict is None:
                 return "skipped", run.gate_errors[gate.nodeid], {}
             fails = judge.fails(verdict)
-            return "failed" if fails else verdict.outcome, verdict.sentence if fails else None, verdict.numbers
+            return "failed" if fails else verdict.outcome, verdict.text if fails else None, verdict.numbers
         reason = judge.excuse(owner, None)
         if reason is None and isinstance(owner, Group):
             reason = judge.stopped_below(run, owner)

@@ -2,77 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 from pytest_llmeval._gates import Gate
+from pytest_llmeval._plain import listed
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
-from pytest_llmeval._verdicts.pairs import Pairs
-from pytest_llmeval._verdicts.pairs import pairs_of
-from pytest_llmeval._verdicts.verdict import GateData
+from pytest_llmeval._verdicts.gate_data import GateData
+from pytest_llmeval._verdicts.gate_data import paired_docs
+from pytest_llmeval._verdicts.observed import headline_of_value
+from pytest_llmeval._verdicts.sentence import docs_listed
+from pytest_llmeval._verdicts.sentence import docs_text
+from pytest_llmeval._verdicts.telling import is_right
+from pytest_llmeval._verdicts.verdict import Fact
 from pytest_llmeval._verdicts.verdict import Verdict
-from pytest_llmeval._verdicts.wording import basis
-from pytest_llmeval._verdicts.wording import docs_text
-from pytest_llmeval._verdicts.wording import listed
-from pytest_llmeval._verdicts.wording import name_of_value
-from pytest_llmeval._verdicts.wording import required
+from pytest_llmeval._verdicts.verdict import fact
 
 
 def judge_must_stay_right(
-    gate: Gate, docs: tuple[int, ...] | Literal["all"], summary: Summary, value: MetricValue, evidence: GateData
+    gate: Gate, docs: tuple[int, ...] | Literal["all"], summary: Summary, value: MetricValue, data: GateData
 ) -> Verdict:
-    """Fails if a doc that was right in the baseline is wrong now; of docs that are named, if one is wrong at all."""
-    head = (
-        f"{summary.name}: {name_of_value(value)} {value.value:.4f} {basis(summary, value.n)}, required {required(gate)}"
-    )
+    """Fail if a doc that was right in the baseline is wrong now; of docs that are named, if one is wrong at all."""
     numbers: dict[str, float | int] = {value.metric: value.value, "docs": value.n, "docs_total": summary.n_total}
-    pairs = pairs_of(evidence, value)
-    if isinstance(pairs, str):
-        return Verdict("failed", f"{head}; {pairs}", numbers)
-    looked_at = [(name, old, new) for name, old, new in _docs(pairs, value) if docs == "all" or new.doc in docs]
-    scores = [(_right(old, value), _right(new, value)) for _, old, new in looked_at]
-    if any(score is None for pair in scores for score in pair):
-        return Verdict("failed", f"{head}; {value.metric} does not say of every doc whether it is right", numbers)
-    verdict = Verdict("passed", head, numbers)
-    if docs != "all" and (gone := [doc for doc in docs if doc not in {new.doc for _, _, new in looked_at}]):
+    failed = Verdict("failed", headline_of_value(gate, summary, value), numbers)
+    paired = paired_docs(data, value)
+    if isinstance(paired, str):
+        return failed.adding(Fact("reason", paired))
+    found: list[tuple[str, DocResult, bool | None, bool | None]] = []
+    for (task, olds), (_, news) in zip(paired.before, paired.now, strict=True):
+        name = f"{task.name} " if len(paired.now) > 1 else ""
+        for old, new in zip(olds, news, strict=True):
+            if value.metric in new.scores.get(value.filter, {}) and (docs == "all" or new.doc in docs):
+                found.append((name, new, is_right(old, value), is_right(new, value)))
+    if any(before is None or now is None for _, _, before, now in found):
+        return failed.adding(Fact("reason", f"{value.metric} does not say of every doc whether it is right"))
+    gone = [] if docs == "all" else [doc for doc in docs if doc not in {new.doc for _, new, _, _ in found}]
+    if gone and (data.drawn == "all" or len(gone) == len(docs)):
         # Under a limit they were not asked for; in a whole run they do not exist, and that is the gate's mistake.
-        if evidence.drawn == "all" or len(gone) == len(docs):
-            return Verdict("failed", f"{head}; {listed(gone)} not among the docs that were compared", numbers)
-        verdict = verdict.adding(f"{listed(gone)} not among the docs that were asked for")
-    lost = [(name, new.doc) for (name, _, new), (old, now) in zip(looked_at, scores, strict=True) if old and not now]
-    wrong = (
-        []
-        if docs == "all"
-        else [new.doc for (_, _, new), (old, now) in zip(looked_at, scores, strict=True) if not old and not now]
+        return failed.adding(Fact("reason", f"{docs_listed(gone)} not among the docs that were compared"))
+    lost = [f"{name}doc[{new.doc}]" for name, new, before, now in found if before and not now]
+    wrong = [new.doc for _, new, before, now in found if docs != "all" and not before and not now]
+    named = f": {listed(lost)}" if lost else ""
+    right = sum(bool(before) for _, _, before, _ in found)
+    verdict = Verdict("failed" if lost or wrong else "passed", failed.headline, numbers | {"lost": len(lost)})
+    return verdict.adding(
+        fact("caution", gone and f"{docs_listed(gone)} not among the docs that were asked for"),
+        Fact("docs", f"{docs_text(len(lost))} of {right:,} became wrong{named}"),
+        fact("reason", wrong and f"wrong already in the baseline: {docs_listed(wrong)}"),
+        fact("caution", paired.left_out),
     )
-    facts = [f"{docs_text(len(lost))} of {sum(bool(old) for old, _ in scores):,} became wrong{_named(lost)}"]
-    if wrong:
-        facts.append(f"wrong already in the baseline: {listed(wrong)}")
-    outcome = "failed" if lost or wrong else verdict.outcome
-    numbers |= {"lost": len(lost)}
-    return Verdict(outcome, verdict.sentence, numbers).adding(*facts, pairs.left_out)
-
-
-def _docs(pairs: Pairs, value: MetricValue) -> Iterator[tuple[str, DocResult, DocResult]]:
-    """(task, before, now) of every doc that has the number."""
-    for (task, before), (_, now) in zip(pairs.before, pairs.now, strict=True):
-        for old, new in zip(before, now, strict=True):
-            if value.metric in new.scores.get(value.filter, {}):
-                yield task.name if len(pairs.now) > 1 else "", old, new
-
-
-def _right(result: DocResult, value: MetricValue) -> bool | None:
-    """Whether a doc is right by this number; None unless that is 0 or 1."""
-    item = result.scores.get(value.filter, {}).get(value.metric)
-    if item not in (0, 1):
-        return None
-    return bool(item) is not (value.higher_is_better is False)
-
-
-def _named(lost: list[tuple[str, int]], most: int = 5) -> str:
-    if not lost:
-        return ""
-    names = [f"{task} doc[{doc}]".strip() for task, doc in lost[:most]]
-    return f": {', '.join(names)}" + (f", and {len(lost) - most} more" if len(lost) > most else "")

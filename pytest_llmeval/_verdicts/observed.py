@@ -1,4 +1,4 @@
-"""The observed value: which side of a bound it is on, and what keeps it from counting.
+"""The observed value: its headline, its numbers, what keeps it from counting, and the side of a bound that it is on.
 
 mmlu_anatomy: acc 0.4741 +- 0.0431 over 135 docs, required >= 0.35
 """
@@ -15,11 +15,11 @@ from pytest_llmeval._gates import Gate
 from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
 from pytest_llmeval._results import number_name
+from pytest_llmeval._verdicts.sentence import basis
+from pytest_llmeval._verdicts.sentence import condition
+from pytest_llmeval._verdicts.sentence import docs_text
+from pytest_llmeval._verdicts.sentence import name_of_value
 from pytest_llmeval._verdicts.verdict import Verdict
-from pytest_llmeval._verdicts.wording import basis
-from pytest_llmeval._verdicts.wording import docs_text
-from pytest_llmeval._verdicts.wording import name_of_value
-from pytest_llmeval._verdicts.wording import required
 
 
 #: Two values this close are equal: 0.47 reaches 0.52 - 0.05, which is 0.47000000000000003 in floating point.
@@ -37,16 +37,18 @@ _STRICTLY: Mapping[str, Callable[[float, float], bool]] = {
 }
 
 
-def observe(gate: Gate, summary: Summary, value: MetricValue) -> Verdict:
-    """The verdict on the observed value alone: every bound must hold."""
+def judge_observed(gate: Gate, summary: Summary, value: MetricValue) -> Verdict:
+    """Return the verdict on the observed value alone: every bound must hold."""
     met = all(holds(bound, value.value) for bound in gate.bounds)
-    return Verdict("passed" if met else "failed", sentence_of(gate, summary, value), numbers_of(gate, summary, value))
+    return Verdict(
+        "passed" if met else "failed", headline_of_value(gate, summary, value), numbers_of(gate, summary, value)
+    )
 
 
 def holds(bound: Bound, value: float) -> bool:
-    """Whether a value meets a bound. On the bound, up to rounding, ``>=`` and ``<=`` hold, ``>`` and ``<`` do not.
+    """Return whether a value meets a bound; NaN meets none.
 
-    Never true of NaN.
+    On the bound, up to rounding, ``>=`` and ``<=`` hold, ``>`` and ``<`` do not.
     """
     if equal(value, bound.value):
         return bound.operator in (">=", "<=")
@@ -54,11 +56,12 @@ def holds(bound: Bound, value: float) -> bool:
 
 
 def equal(value: float, bound: float) -> bool:
+    """Return whether two values are the same up to rounding."""
     return math.isclose(value, bound, rel_tol=RELATIVE_TOLERANCE, abs_tol=ABSOLUTE_TOLERANCE)
 
 
 def lack_of_data(summary: Summary, missing: str | None) -> str | None:
-    """Why no gate can pass on this summary; None if one may."""
+    """Return why no gate can pass on this summary; None if one may."""
     if missing:
         return missing
     if summary.errors:
@@ -73,6 +76,7 @@ def lack_of_data(summary: Summary, missing: str | None) -> str | None:
 
 
 def no_metric(gate: Gate, summary: Summary) -> str:
+    """Return why a summary does not have the one value that a gate names."""
     known = ", ".join(value.key for value in summary.values) or "none"
     if len(summary.find(gate.metric, gate.filter)) > 1:
         return f"{gate.metric} has several filters and the gate names none (there are: {known})"
@@ -80,24 +84,26 @@ def no_metric(gate: Gate, summary: Summary) -> str:
 
 
 def no_number(value: MetricValue) -> str | None:
+    """Return why a value is not a number that can be compared; None if it is one."""
     if value.n == 0:
         return f"no doc has a score for {value.metric}"
     if not math.isfinite(value.value):
-        return f"{value.metric} {value.why or f'is {number_name(value.value)}, no finite number'}"
+        return f"{value.metric} {value.why or f'is {number_name(value.value)}, not a finite number'}"
     return None
 
 
-def sentence_of(gate: Gate, summary: Summary, value: MetricValue) -> str:
-    digits = _digits(gate, value.value)
+def headline_of_value(gate: Gate, summary: Summary, value: MetricValue) -> str:
+    """Return the task, its value over its docs, and what was required."""
     stderr = "" if value.stderr is None else f" +- {value.stderr:.4f}"
     without = summary.n - value.n
     lacking = f" ({docs_text(without)} without a score)" if without > 0 else ""
-    shown = f"{name_of_value(value)} {value.value:.{digits}f}{stderr}"
-    return f"{summary.name}: {shown} {basis(summary, value.n)}{lacking}, required {required(gate)}"
+    shown = f"{name_of_value(value)} {value.value:.{_digits(gate, value.value)}f}{stderr}"
+    word = "on" if value.n < summary.n_total else "over"
+    return f"{summary.name}: {shown} {word} {basis(summary, value.n)}{lacking}, required {condition(gate)}"
 
 
 def _digits(gate: Gate, value: float) -> int:
-    """Four decimals, or as many as it takes for a value to look on the side of the bound that it is on."""
+    """Return four decimals, or as many as it takes for a value to look on the side of the bound that it is on."""
     sides = [bound.value for bound in gate.bounds if not equal(value, bound.value)]
     for digits in range(4, _MOST_DIGITS):
         shown = round(value, digits)
@@ -107,6 +113,7 @@ def _digits(gate: Gate, value: float) -> int:
 
 
 def numbers_of(gate: Gate, summary: Summary, value: MetricValue) -> dict[str, float | int]:
+    """Return the numbers behind the headline, by the names that reports give them."""
     numbers: dict[str, float | int] = {value.metric: value.value, "docs": value.n, "docs_total": summary.n_total}
     if value.stderr is not None:
         numbers[f"{value.metric}_stderr"] = value.stderr

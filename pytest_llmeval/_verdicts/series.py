@@ -1,10 +1,10 @@
-"""The numbers that a test looks at one by one, and what it asks of their mean.
+"""The numbers that a sequential test looks at one by one, and the limit that it holds their mean against.
 
 A doc's number is ``weight * (now - share * before)``: `now` and `before` are its scores in this run and in the
 baseline, `share` is 0 for a floor and 1 for an absolute tolerance; ``now >= (1 - r) * before`` of a relative one is
 a statement on the mean with the share ``1 - r``. Docs of a group that averages its tasks weigh ``N / (T n_t)``, so
-that their mean is the group's value. Such numbers are bounded where a doc's score is, which is known beforehand or
-not at all: what was seen so far bounds nothing.
+that their mean is the group's value. Such numbers are bounded where a doc's score is, and its ends
+must be known beforehand: the scores seen so far bound nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import replace
 from typing import TypeAlias
 
 from pytest_llmeval._gates import Change
@@ -20,11 +21,11 @@ from pytest_llmeval._results import DocResult
 from pytest_llmeval._scoring import metric_of
 from pytest_llmeval._task import DocMean
 from pytest_llmeval._task import Task
+from pytest_llmeval._verdicts.gate_data import GateData
 from pytest_llmeval._verdicts.samples import weighs_by_size
-from pytest_llmeval._verdicts.verdict import GateData
 
 
-#: A doc of a scope: the name of its task, and its number there.
+#: A doc: the name of its task, and its number there.
 Place: TypeAlias = tuple[str, int]
 
 #: Operator -> (sign of the numbers, whether the gate passes where their mean reaches the limit). ``x > 3`` fails
@@ -34,7 +35,7 @@ _SIDES: Mapping[str, tuple[int, bool]] = {">=": (1, True), ">": (-1, False), "<=
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Whether the mean of numbers in [low, high] reaches `limit`; if so the gate passes, or fails."""
+    """The question whether the mean of numbers in [low, high] reaches `limit`; if so the gate passes, or fails."""
 
     limit: float
     low: float
@@ -46,7 +47,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What is asked for of each task: its metric as a mean over docs, in [low, high], and the weight of its docs."""
+    """A metric as a mean over docs in [low, high], by task, and the weight of each task's docs."""
 
     filter: str
     means: Mapping[str, DocMean]
@@ -55,20 +56,20 @@ class Scores:
     high: float
 
 
-def scores_of(gate: Gate, evidence: GateData, order: Sequence[Place]) -> Scores | None:
-    """How the gate's metric is a mean of bounded numbers over the docs of `order`; None if it is none."""
+def scores_of(gate: Gate, data: GateData, order: Sequence[Place]) -> Scores | None:
+    """Return how the gate's metric is a mean of bounded numbers over the docs of `order`; None if it is not one."""
     filters = {
         name
-        for part in evidence.tasks
-        for result in part.results
+        for one in data.tasks
+        for result in one.results
         for name, metrics in result.scores.items()
         if gate.metric in metrics and gate.filter in (None, name)
     }
     if len(filters) != 1:
         return None
     (filter_name,) = filters
-    by_size = weighs_by_size(evidence.owner, gate.metric, filter_name)
-    tasks = [part.task for part in evidence.tasks]
+    by_size = weighs_by_size(data.owner, gate.metric, filter_name)
+    tasks = [one.task for one in data.tasks]
     means = {task.name: mean for task in tasks if (mean := _bounded_mean(task, gate.metric)) is not None}
     if by_size is None or len(means) < len(tasks) or len({mean.support for mean in means.values()}) != 1:
         return None
@@ -77,7 +78,7 @@ def scores_of(gate: Gate, evidence: GateData, order: Sequence[Place]) -> Scores 
 
 
 def questions_of(gate: Gate, scores: Scores) -> list[Question]:
-    """One for each bound, or one for the comparison; none where it cannot be asked so."""
+    """Return one question for each bound, or one for the comparison; none where it cannot be asked so."""
     if gate.change is not None:
         found = _about_change(gate.change, scores)
         return [found] if found else []
@@ -85,10 +86,10 @@ def questions_of(gate: Gate, scores: Scores) -> list[Question]:
 
 
 def numbers_of_docs(
-    gate: Gate, question: Question, scores: Scores, evidence: GateData, places: Sequence[Place]
+    gate: Gate, question: Question, scores: Scores, data: GateData, places: Sequence[Place]
 ) -> list[float] | None:
-    """The number of each place, in order; None if a doc has none."""
-    now, before = _sides(gate, scores, evidence, set(places))
+    """Return the number of each doc, in order; None if a doc has none."""
+    now, before = _sides(gate, scores, data, set(places))
     numbers = []
     for place in places:
         if place not in now:
@@ -102,7 +103,7 @@ def numbers_of_docs(
 
 
 def _bounded_mean(task: Task, name: str) -> DocMean | None:
-    """The metric as a mean of one number a doc, each by itself, with ends that are known beforehand."""
+    """Return the metric as a mean of one number per doc, each by itself, with ends that are known beforehand."""
     metric = metric_of(task, name)
     mean, support = metric.aggregation.doc_mean, metric.range
     return mean and support and DocMean(mean.values, support=support, plain=mean.plain)
@@ -133,21 +134,19 @@ def _question(operator: str, limit: float, share: float, scores: Scores) -> Ques
 
 
 def _sides(
-    gate: Gate, scores: Scores, evidence: GateData, places: set[Place]
+    gate: Gate, scores: Scores, data: GateData, places: set[Place]
 ) -> tuple[dict[Place, float], dict[Place, float]]:
-    """The docs' scores now and before. Of a comparison both sides are rounded as a baseline keeps them."""
+    """Return the docs' scores now and before; of a comparison both sides are rounded as a baseline keeps them."""
     now: dict[Place, float] = {}
     before: dict[Place, float] = {}
-    for part in evidence.tasks:
-        mean, name = scores.means[part.task.name], part.task.name
+    for one in data.tasks:
+        mean, name = scores.means[one.task.name], one.task.name
         if not gate.compares:
-            now |= _values(mean, scores.filter, gate.metric, name, part.results, places)
+            now |= _values(mean, scores.filter, gate.metric, name, one.results, places)
             continue
-        filters = [spec.name for spec in part.task.filters]
-        pairs = part.comparison.pairing.pairs if part.comparison else ()
+        was, new = one.paired_results()
         # Before a doc is called what it is called now.
-        old = [DocResult(new.doc, was.as_result(filters).scores) for was, new in pairs]
-        new = [entry.as_result(filters) for _, entry in pairs]
+        old = [replace(before, doc=result.doc) for before, result in zip(was, new, strict=True)]
         before |= _values(mean, scores.filter, gate.metric, name, old, places)
         now |= {p: x for p, x in _values(mean, scores.filter, gate.metric, name, new, places).items() if p in before}
     return now, before

@@ -1,95 +1,108 @@
-"""The values: an outcome with its sentence, and the docs that it rests on."""
+"""The verdict on a gate: an outcome, a headline that stands alone, and the labelled facts that led to it.
+
+    capitals: acc 0.2400, was 1.0000: fell by 0.7600, allowed 0.02 at 95 % confidence
+      change    between -0.8388 and -0.6652 (each bound holds at 95 %)
+      docs      75 docs compared: 57 lost, 0 gained
+      noise     p < 0.0001 (McNemar)
+      family    Holm over 6 gates
+
+`Verdict.text` is that screen, `Verdict.sentence` one line of the facts that matter most. Facts are collected one by one
+and joined here only.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace
-from typing import Any
 from typing import Literal
 from typing import TypeAlias
 
-from pytest_llmeval._baselines import Comparison
-from pytest_llmeval._baselines import Entry
-from pytest_llmeval._results import DocResult
 from pytest_llmeval._task import NOTHING
-from pytest_llmeval._task import Group
-from pytest_llmeval._task import Task
-from pytest_llmeval._verdicts.ties import Noise
 
 
 #: `inconclusive`: the data cannot tell at the confidence asked for. A gate on the observed value never is.
 Outcome: TypeAlias = Literal["passed", "failed", "inconclusive"]
 
-#: How the docs of a run were chosen: all of them, at random, or the first ones, which stand for nothing but themselves.
-Drawn: TypeAlias = Literal["all", "random", "first"]
+#: What a fact is about. Facts are shown in this order, whenever they were added.
+Label: TypeAlias = Literal[
+    "reason",
+    "value",
+    "change",
+    "docs",
+    "noise",
+    "proof",
+    "family",
+    "visible",
+    "rounding",
+    "range",
+    "certain",
+    "limit",
+    "caution",
+    "docs that tell most",
+    "next",
+]
+_ORDER = {label: place for place, label in enumerate(Label.__args__)}  # type: ignore[attr-defined]
+
+#: Facts of these labels belong to the one-line form too; their texts need no label to be understood.
+_BRIEF: frozenset[Label] = frozenset({"reason", "docs", "noise", "proof", "family", "caution"})
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One fact behind an outcome: a clause under a label, or several `lines`."""
+
+    label: Label
+    text: str = ""
+    lines: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """The fact as a part of one line."""
+        if self.label in _BRIEF:
+            return self.text
+        return f"{self.label}: {self.text or '; '.join(self.lines)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`sentence` is one line for reports and failure texts, `numbers` what led to it, for JUnit and the like.
+    """The outcome of a gate and what led to it.
 
-    `p_value` is the p-value of a gate with confidence that failed by its numbers: how probable they are if the gate
-    holds. None where no number failed it: it passed, could not tell, or lacked data.
+    `headline` is one line: the task, the value, what was required. `numbers` are those behind the facts, under the
+    names that they have in JUnit files and result files. `p_value` is set only where a gate with a confidence fails by
+    its numbers: the probability of data at least this bad if the gate held.
     """
 
     outcome: Outcome
-    sentence: str
+    headline: str
     numbers: Mapping[str, float | int] = NOTHING
+    facts: tuple[Fact, ...] = ()
     p_value: float | None = None
 
-    def to_list(self) -> list[Any]:
-        """The verdict as plain data, for another process."""
-        return [self.outcome, self.sentence, dict(self.numbers), self.p_value]
-
-    @classmethod
-    def from_list(cls, values: Sequence[Any]) -> Verdict:
-        return cls(*values)
-
-    def adding(self, *facts: str | None) -> Verdict:
-        """The verdict with more said at the end of its sentence."""
-        return replace(self, sentence="; ".join([self.sentence, *(fact for fact in facts if fact)]))
-
-
-@dataclass(frozen=True, slots=True)
-class TaskData:
-    """The docs of one task: `results` in doc order, of a data set of `n_total`, and how they pair with a baseline.
-
-    `noise` is what rounding alone does to them, where that was asked for.
-    """
-
-    task: Task
-    results: Sequence[DocResult]
-    n_total: int
-    comparison: Comparison | None = None
-    noise: Noise | None = None
+    @property
+    def sentence(self) -> str:
+        """The headline and the facts that matter most, in one line."""
+        return "; ".join([self.headline, *(str(fact) for fact in self.facts if fact.label in _BRIEF)])
 
     @property
-    def pairs(self) -> Sequence[tuple[Entry, Entry]]:
-        """The docs that run and baseline both have: before and now."""
-        return () if self.comparison is None else self.comparison.pairing.pairs
-
-
-@dataclass(frozen=True, slots=True)
-class GateData:
-    """The docs behind the numbers of `owner`, task by task, for gates that look beyond the observed value.
-
-    `baseline` is what the user called it, empty if none is named. `ignore_unpaired`: docs that only the run or only
-    the baseline has are left out of comparisons instead of failing them.
-    """
-
-    owner: Task | Group
-    tasks: Sequence[TaskData]
-    drawn: Drawn = "all"
-    baseline: str = ""
-    ignore_unpaired: bool = False
+    def full_sentence(self) -> str:
+        """The headline and all facts, in one line."""
+        return "; ".join([self.headline, *map(str, self.facts)])
 
     @property
-    def first_ones(self) -> str | None:
-        """What to say of docs that are no sample."""
-        if self.drawn != "first":
-            return None
-        docs = sum(len(part.results) for part in self.tasks)
-        which = f"the first {docs:,} docs" if len(self.tasks) == 1 else "the first docs of each task"
-        return f"{which} are no random sample of the others"
+    def text(self) -> str:
+        """The headline and below it all facts, each in a line of its own or in several."""
+        lines = [self.headline]
+        for fact in self.facts:
+            lines.append(f"  {fact.label:<8}  {fact.text}".rstrip())
+            lines += [f"    {line}" for line in fact.lines]
+        return "\n".join(lines)
+
+    def adding(self, *facts: Fact | None) -> Verdict:
+        """Return the verdict with more facts, those that are not None, each in its place."""
+        together = [*self.facts, *(fact for fact in facts if fact is not None)]
+        return replace(self, facts=tuple(sorted(together, key=lambda fact: _ORDER[fact.label])))
+
+
+def fact(label: Label, text: object) -> Fact | None:
+    """Return a fact, or None where there is nothing to say: no text, or an empty one."""
+    return Fact(label, text) if isinstance(text, str) and text else None

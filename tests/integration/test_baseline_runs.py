@@ -198,12 +198,19 @@ class TestComparing:
         run = suite2.run(BASELINE, "-v", "--junitxml=out.xml", "--llmeval-output=out", *workers)
         run.stdout.fnmatch_lines_random(
             [
-                "gate failed: tasks/birds.yaml::gate[[]acc.drop[]]: birds: acc 0.8000 (baseline 1.0000) over 10 docs, "
-                "required >= baseline - 0.15; drop 0.2000 [[]*, *[]], 2 lost, 0 gained, p = 0.5*",
-                "gate failed: tasks/all.yaml::gate[[]acc.drop[]]: all: acc 0.9000 (baseline 1.0000) over 20 docs in 2 "
-                "tasks, required >= baseline - 0.05; drop 0.1000*",
+                "gate failed: tasks/birds.yaml::gate[[]acc.drop[]]: birds: acc 0.8000, was 1.0000: fell by 0.2000, "
+                "allowed 0.15; change: between * and * (each bound holds at 95 %); 10 docs compared: 2 lost, 0 gained; "
+                "p = 0.5 *; docs that tell most: doc[[]3[]] *; doc[[]4[]] *; next: *tasks/birds.yaml::doc[[]3[]] *",
+                "gate failed: tasks/all.yaml::gate[[]acc.drop[]]: all: acc 0.9000, was 1.0000: fell by 0.1000, allowed "
+                "0.05; *20 docs in 2 tasks compared: 2 lost, 0 gained; *; docs that tell most: birds doc[[]3[]] *",
                 "gate passed: tasks/trees.yaml::gate[[]acc.drop[]]: *",
                 "baseline main: 2 lost, 0 gained of 20 docs (birds -2 +0)",
+                # The screen of the failed test.
+                "birds: acc 0.8000, was 1.0000: fell by 0.2000, allowed 0.15",
+                "  docs      10 docs compared: 2 lost, 0 gained",
+                "  docs that tell most",
+                "    doc[[]3[]] *",
+                "  next      pytest tasks/birds.yaml::doc[[]3[]] --llmeval-show prints the prompt; *",
             ]
         )
         assert run.ret == 1

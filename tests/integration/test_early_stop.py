@@ -71,7 +71,8 @@ class TestATaskStops:
         for line in (
             f"*gate failed: *bad.yaml::gate[[]acc[]]: bad: acc 0.*on {asked['bad']} of 150 docs, required >= 0.5; "
             "proven after * of 150 docs at 95 %",
-            "*gate passed: *clear.yaml::gate[[]sure[]]: *required >= 0.5 @ 0.95; proven after * of 150 docs at 95 %",
+            "*gate passed: *clear.yaml::gate[[]sure[]]: *required >= 0.5 at 95 % confidence; proven after * of "
+            "150 docs at 95 %",
             f"stopped early, all gates proven: *clear on {asked['clear']} of 150 docs*",
             "SKIPPED*: not needed: gate[[]acc[]] proven after * docs, gate[[]sure[]] proven after * docs",
         ):
@@ -122,8 +123,8 @@ class TestATaskStops:
         assert result.parseoutcomes() == {"passed": 62, "wrong": 60, "inconclusive": 1}
         result.stdout.fnmatch_lines(
             [
-                "*required >= 0.5 @ 0.999999; it lies in *; judged at 0.9999995, as half of the error of 0.999999 went "
-                "into looking early"
+                "*required >= 0.5 at 99.9999 % confidence; judged at 99.99995 %, as half of the error of 99.9999 % "
+                "confidence went into looking early"
             ]
         )
 
@@ -220,7 +221,7 @@ class TestBaselines:
         counted()
         same = run(pytester, "-m", "llmeval_gate", *options, "--llmeval-fail-on", "t.acc >= baseline - 0.1 @ 0.95")
         assert (same.ret, counted()["t"] < 200) == (0, True)
-        same.stdout.fnmatch_lines(["*drop 0.0000, 0 lost, 0 gained; proven after * of 400 docs at 95 %"])
+        same.stdout.fnmatch_lines(["*: unchanged, *: 0 lost, 0 gained; proven after * of 400 docs at 95 %"])
         write = (pytester.path / "conftest.py").read_text()
         (pytester.path / "conftest.py").write_text(write.replace("return Counting()", 'return Counting("no")'))
         worse = run(pytester, "-m", "llmeval_gate", *options, "--llmeval-fail-on", "t.acc >= baseline - 0.1 @ 0.95")
@@ -247,8 +248,8 @@ class TestSettings:
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         result.stderr.fnmatch_lines(
             [
-                "ERROR: --llmeval-noise: ties are counted over all docs, and --llmeval-early-stop omits some: "
-                "give one of the two"
+                "ERROR: --llmeval-noise: flips within noise are counted over all docs, and --llmeval-early-stop "
+                "omits some: give one of the two"
             ]
         )
 

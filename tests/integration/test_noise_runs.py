@@ -84,14 +84,16 @@ def wobbling(pytester: pytest.Pytester, write_task: WriteTask) -> Suite:
 
 
 class TestRuns:
-    def test_flips_below_the_floor_are_ties(self, wobbling: Suite, workers: list[str]) -> None:
-        """3 lost of 200 leave it open whether more than .02 are; without them it is shown that they are not."""
-        plain = wobbling.run(BASELINE, GATE, "-m", "llmeval_gate")
-        plain.stdout.fnmatch_lines(["gate inconclusive: *birds*: *, 3 lost, 0 gained, *"])
+    def test_flips_below_the_floor_excuse(self, wobbling: Suite, workers: list[str]) -> None:
+        """3 lost of 200 show a drop at .7 (p = .049); without them there is none."""
+        gate = "--llmeval-fail-on=*.acc >= baseline @ 0.7"
+        plain = wobbling.run(BASELINE, gate, "-m", "llmeval_gate")
+        plain.stdout.fnmatch_lines(["gate failed: *birds*: *: 3 lost, 0 gained; *"])
         assert wobbling.scored_again() == []
         more = ["--llmeval-noise=50", "--llmeval-output=out", "-m", "llmeval_gate"]
-        run = wobbling.run(BASELINE, GATE, *more, *workers)
-        assert (run.ret, run.parseoutcomes()["passed"]) == (0, 2)
+        run = wobbling.run(BASELINE, gate, *more, *workers)
+        assert (run.ret, run.parseoutcomes()["inconclusive"]) == (0, 2)
+        run.stdout.fnmatch_lines(["gate inconclusive: *birds*; without the flips under the noise floor it would not *"])
         run.stdout.fnmatch_lines(
             [
                 "noise floor of *: acc 0.0200; 50 docs scored again (other passes), which changed acc of ?",
@@ -101,7 +103,7 @@ class TestRuns:
         # 50 docs of two tasks with two choices, once, whichever worker and gate asked.
         assert len(wobbling.scored_again()) == 200
         [results] = (wobbling.pytester.path / "out").rglob("results_*.json")
-        assert results.read_text().count("3 flips under the noise floor 0.0200 (3 lost, 0 gained) count as ties") == 2
+        assert results.read_text().count("3 flips under the noise floor 0.0200 (3 lost, 0 gained) may be rounding") == 2
 
     def test_the_same_docs_however_they_are_spread(self, wobbling: Suite) -> None:
         wobbling.run(BASELINE, GATE, "--llmeval-noise=20", "-m", "llmeval_gate")
@@ -117,9 +119,9 @@ class TestRuns:
 
     def test_a_small_floor_changes_nothing(self, wobbling: Suite) -> None:
         wobbling.write("rounding", "0.005")
-        run = wobbling.run(BASELINE, GATE, "--llmeval-noise=50")
+        run = wobbling.run(BASELINE, GATE, "--llmeval-noise=50", "-v")
         run.stdout.fnmatch_lines(
-            ["gate inconclusive: *birds*: *, 3 lost, 0 gained, *no flip lies under the noise floor 0.0050"]
+            ["gate inconclusive: *birds*: *: 3 lost, 0 gained; *no flip lies under the noise floor 0.0050*"]
         )
 
 

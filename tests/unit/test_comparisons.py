@@ -115,7 +115,7 @@ class Case:
         summary = summarize_group(owner, summaries) if owner else summaries[0][1]
         evidence = GateData(whole, self.parts, self.drawn, more.pop("baseline", "main"), **more)
         gate = parse_gate(entry, path=PATH, line=1)
-        return judge(gate, summary, evidence=evidence)
+        return judge(gate, summary, data=evidence)
 
 
 @pytest.fixture
@@ -138,10 +138,16 @@ class TestObservedValue:
         verdict = case.add(task(), hits(770, 230), hits(800, 200)).judge("acc >= baseline - 0.02")
         bounds = _stats.paired_bounds(30, 0, 1000, 0.95)
         assert verdict.sentence == (
-            "t: acc 0.7700 (baseline 0.8000) over 1,000 docs, required >= baseline - 0.02; drop 0.0300 "
-            f"[{-bounds.high:.4f}, {-bounds.low:.4f}], 30 lost, 0 gained, p < 0.0001; "
-            "the tolerance is 1.5 standard errors"
+            "t: acc 0.7700, was 0.8000: fell by 0.0300, allowed 0.02; 1,000 docs compared: 30 lost, 0 gained; "
+            "p < 0.0001 (McNemar)"
         )
+        assert verdict.text.splitlines()[:5] == [
+            "t: acc 0.7700, was 0.8000: fell by 0.0300, allowed 0.02",
+            f"  change    between {bounds.low:.4f} and {bounds.high:.4f} (each bound holds at 95 %)",
+            "  docs      1,000 docs compared: 30 lost, 0 gained",
+            "  noise     p < 0.0001 (McNemar)",
+            "  limit     the tolerance is 1.5 standard errors",
+        ]
         assert {name: round(number, 12) for name, number in verdict.numbers.items()} == {
             "acc": 0.77,
             "acc_baseline": 0.8,
@@ -183,7 +189,7 @@ class TestObservedValue:
 
     @pytest.mark.parametrize(
         ("now", "outcome", "word"),
-        [(12, "failed", "rise 2.0"), (8, "passed", "fall 2.0"), (10.4, "passed", "rise 0.4")],
+        [(12, "failed", "rose by 2.0"), (8, "passed", "fell by 2.0"), (10.4, "passed", "rose by 0.4")],
     )
     def test_a_metric_that_should_be_low(self, case: Case, now: float, outcome: str, word: str) -> None:
         """d, e, f: perplexity 10, tolerance 5 %."""
@@ -192,7 +198,7 @@ class TestObservedValue:
             {"metric": "perplexity", "max_rise": "5%"}
         )
         assert verdict.outcome == outcome
-        assert f"; {word}" in verdict.sentence
+        assert f": {word}000, allowed 5%" in verdict.headline
 
     def test_an_improvement_is_required(self, case: Case) -> None:
         case.add(task(), hits(51, 49), hits(50, 50))
@@ -214,8 +220,8 @@ class TestObservedValue:
     def test_which_way_is_worse_is_told_by_the_gate_where_the_metric_does_not(self, case: Case) -> None:
         own = task("errors", process_results=max)
         case.add(own, [3.0, 5.0, 4.0], [1.0, 3.0, 2.0])
-        assert "; rise 2.0000" in case.judge("errors <= baseline + 5").sentence
-        assert "; gain 2.0000" in case.judge("errors >= baseline - 5").sentence
+        assert case.judge("errors <= baseline + 5").headline.endswith(": rose by 2.0000, allowed 5")
+        assert case.judge("errors >= baseline + 1").headline.endswith(": rose by 2.0000, required a rise of 1")
         hit = Case(case.baseline.path.parent / "hits").add(own, [1.0, 1.0, 0.0], [0.0, 0.0, 1.0])
         assert "2 lost, 1 gained" in hit.judge("errors <= baseline + 0.4").sentence
         assert "1 lost, 2 gained" in hit.judge("errors >= baseline - 0.4").sentence
@@ -228,7 +234,7 @@ class TestObservedValue:
         case.add(own, now, before)
         verdict = case.judge("bleu >= baseline - 1")
         assert verdict.outcome == "passed"
-        assert "bleu 100.0000 (baseline 66.8740) over 2 docs" in verdict.sentence
+        assert "bleu 100.0000, was 66.8740: rose by 33.1260, allowed 1; 2 docs compared" in verdict.sentence
         part = Case(case.baseline.path.parent).add(own, now[:1], before, total=2)
         part.drawn = "first"
         assert part.judge("bleu >= baseline - 1").outcome == "failed"
@@ -257,8 +263,8 @@ class TestRefusals:
         assert verdict.sentence.endswith("with baseline 'main': it lacks 1 doc (doc[8]) of the run")
         lenient = case.judge("acc >= baseline - 0.9", ignore_unpaired=True)
         assert lenient.outcome == "passed"
-        assert "over 8 docs" in lenient.sentence.replace("on 8 of 9 docs", "over 8 docs")
-        assert lenient.sentence.endswith("1 docs of the run are not in the baseline")
+        assert "; 8 of 9 docs compared: 0 lost, 0 gained" in lenient.sentence
+        assert lenient.sentence.endswith("1 doc of the run is not in the baseline")
 
     def test_numbers_that_are_none(self, case: Case) -> None:
         own = task("perplexity", kind="loglikelihood")
@@ -276,7 +282,7 @@ class TestRefusals:
         case.add(task(), hits(20), hits(20, 980), total=1000).drawn = "first"
         verdict = case.judge(entry)
         assert verdict.outcome == "passed"
-        assert "on 20 of 1,000 docs" in verdict.sentence
+        assert "20 of 1,000 docs" in verdict.sentence
 
 
 class TestConfidence:
@@ -288,9 +294,16 @@ class TestConfidence:
         seen = _stats.detectable_drop(1221, 53 / 1221, 0.95, margin=0.02)
         assert verdict.outcome == "inconclusive"
         assert verdict.sentence == (
-            "t: acc 0.4218 (baseline 0.4406) over 1,221 docs, required >= baseline - 0.02 @ 0.95; drop 0.0188 "
-            f"[{-bounds.high:.4f}, {-bounds.low:.4f}], 38 lost, 15 gained, p = 0.0022; could see a drop of {seen:.4f}"
+            "t: acc 0.4218, was 0.4406: fell by 0.0188, allowed 0.02 at 95 % confidence; "
+            "1,221 docs compared: 38 lost, 15 gained; p = 0.0022 (McNemar)"
         )
+        assert verdict.text.splitlines()[:5] == [
+            "t: acc 0.4218, was 0.4406: fell by 0.0188, allowed 0.02 at 95 % confidence",
+            f"  change    between {bounds.low:.4f} and {bounds.high:.4f} (each bound holds at 95 %)",
+            "  docs      1,221 docs compared: 38 lost, 15 gained",
+            "  noise     p = 0.0022 (McNemar)",
+            f"  visible   a true fall of {seen:.4f} fails such a gate in four of five runs",
+        ]
         assert verdict.numbers["detectable_drop"] == pytest.approx(seen)
 
     @pytest.mark.parametrize(
@@ -332,7 +345,7 @@ class TestConfidence:
         assert worse.judge("perplexity <= baseline + 9 @ 0.95").outcome == "failed"
         # A doc that was not seen may have become as much better as docs differ: those seen range from -3.3 to -2.
         assert worse.judge("perplexity <= baseline + 10 @ 0.95").outcome == "inconclusive"
-        assert "taking docs to change by at most a factor of" in failed.sentence
+        assert "taking docs to change by at most a factor of" in failed.full_sentence
 
     def test_scores_that_happen_to_be_0_and_1(self, case: Case) -> None:
         """Of 20, 18 are 1: by a range up to 5 the mean may be far higher, and a doc may lose five."""
@@ -361,7 +374,7 @@ class TestConfidence:
         case.add(task("perplexity", kind="loglikelihood"), [-0.1, -3.0] * 10)
         verdict = case.judge("perplexity <= 5 @ 0.95")
         bounds = _stats.mean_bounds([0.1, 3.0] * 10, 0.95, support=(0, 5.9))
-        assert "; taking docs to lie in [1, 365]" in verdict.sentence
+        assert "; range: taking docs to lie in [1, 365]" in verdict.full_sentence
         assert (verdict.numbers["low"], verdict.numbers["high"]) == pytest.approx(
             (math.exp(bounds.low), math.exp(bounds.high))
         )
@@ -369,14 +382,14 @@ class TestConfidence:
     def test_one_nat_is_no_right_answer(self, case: Case) -> None:
         """Docs of 0 and 1 nats may be followed by some of 2, the perplexity e * e."""
         case.add(task("perplexity", kind="loglikelihood"), [-1.0, 0.0] * 10, [-1.0, 0.0] * 10)
-        assert "; taking docs to lie in [1, 7.39]" in case.judge("perplexity <= 2 @ 0.95").sentence
+        assert "; range: taking docs to lie in [1, 7.39]" in case.judge("perplexity <= 2 @ 0.95").full_sentence
         assert " lost, " not in case.judge("perplexity <= baseline + 5%").sentence
 
     def test_no_bits_below_0_are_assumed(self, case: Case) -> None:
         """Texts of ten bytes, of .1 and 3 nats a byte: at most 5.9 / ln 2 bits."""
         case.add(task("bits_per_byte", kind="loglikelihood_rolling"), [[-1.0, 10], [-30.0, 10]] * 10)
         verdict = case.judge("bits_per_byte <= 2.5 @ 0.95")
-        assert "; taking docs to lie in [0, 8.51]" in verdict.sentence
+        assert "; range: taking docs to lie in [0, 8.51]" in verdict.full_sentence
         assert verdict.numbers["low"] >= 0
 
     def test_of_a_long_text_less_is_assumed(self, case: Case) -> None:
@@ -386,31 +399,32 @@ class TestConfidence:
         case.add(task("word_perplexity", kind="loglikelihood_rolling"), [[-1.0, 9], [-30.0, 11]] * 10)
         verdict = case.judge("word_perplexity <= 5 @ 0.95")
         bounds = _stats.mean_bounds([0.255, 2.845] * 10, 0.95, support=(-0.155, 5.435))
-        assert "; taking docs of average length to lie in [1, 229]" in verdict.sentence
+        assert "; range: taking docs of average length to lie in [1, 229]" in verdict.full_sentence
         assert verdict.numbers["low"] == pytest.approx(math.exp(bounds.low))
 
     def test_where_nothing_is_known_a_perplexity_is_1_or_more(self, case: Case) -> None:
         verdict = case.add(task("perplexity", kind="loglikelihood"), [-1.0]).judge("perplexity <= 5 @ 0.95")
-        assert "; it lies in [1.0000, inf]; to decide it" in verdict.sentence
+        assert "; value: between 1.0000 and inf (each bound holds at 95 %); next: to decide it" in verdict.full_sentence
         assert case.judge("perplexity >= 1 @ 0.95").outcome == "passed"
 
     def test_numbers_that_are_no_log_probabilities_keep_their_range(self, case: Case) -> None:
         """A function's own, -1 and -2 as they are averaged, 1 apart: from -3 to 0, of which the exponentials."""
         own = replace(task(process_results=max), metrics=processed(MetricSpec("own", aggregation="perplexity")))
-        assert "taking docs to lie in [0.0498, 1]" in case.add(own, [1.0, 2.0] * 10).judge("own <= 0.2 @ 0.95").sentence
+        verdict = case.add(own, [1.0, 2.0] * 10).judge("own <= 0.2 @ 0.95")
+        assert "taking docs to lie in [0.0498, 1]" in verdict.full_sentence
 
     @pytest.mark.parametrize(
         ("entry", "ways"),
         [
             (
                 "points >= baseline - 0.01 @ 0.95",
-                "tell the range of a doc's score (metadata.ranges: {points: [LEAST, GREATEST]}), run more docs or ask "
-                "of this data set alone (@ CONFIDENCE dataset)",
+                "declare the range of a doc's score (metadata.ranges: {points: [LEAST, GREATEST]}), run more docs or "
+                "ask about this data set alone (@ CONFIDENCE dataset)",
             ),
             (
                 "points >= 0.5 @ 0.95",
-                "tell the range of a doc's score (metadata.ranges: {points: [LEAST, GREATEST]}), run more docs or ask "
-                "of this data set alone (@ CONFIDENCE dataset)",
+                "declare the range of a doc's score (metadata.ranges: {points: [LEAST, GREATEST]}), run more docs or "
+                "ask about this data set alone (@ CONFIDENCE dataset)",
             ),
             ("points >= 0.5 @ 0.95 dataset", None),
         ],
@@ -423,20 +437,23 @@ class TestConfidence:
         scores = [doc / 19 for doc in range(20)]
         verdict = case.add(own, scores, scores).judge(entry)
         assert (verdict.outcome == "inconclusive") == (ways is not None)
-        assert verdict.sentence.endswith(f"; to decide it {ways}") or ways is None
+        assert f"; next: to decide it {ways}" in verdict.full_sentence or ways is None
         told = Case(case.baseline.path.parent / "told")
         told.add(replace(own, metrics=ranged(own.metrics, 0, 1)), scores, scores)
-        assert "to decide it" not in told.judge(entry).sentence
+        assert "to decide it" not in told.judge(entry).full_sentence
 
     def test_what_would_decide_a_gate_on_a_perplexity(self, case: Case) -> None:
         lls = [-1.0 - 0.1 * doc for doc in range(20)]
         case.add(task("perplexity", kind="loglikelihood"), lls, lls, total=40).drawn = "random"
         verdict = case.judge("perplexity <= baseline + 1% @ 0.95")
         assert verdict.outcome == "inconclusive"
-        ways = "run more docs or ask of this data set alone (@ CONFIDENCE dataset)"
-        assert verdict.sentence.endswith(f"; to decide it {ways}")
+        ways = "run more docs or ask about this data set alone (@ CONFIDENCE dataset)"
+        assert verdict.full_sentence.endswith(f"; next: to decide it {ways}")
         verdict = case.judge("perplexity <= baseline + 1% @ 0.95 dataset")
-        assert (verdict.outcome, verdict.sentence.endswith("; to decide it run more docs")) == ("inconclusive", True)
+        assert (verdict.outcome, verdict.full_sentence.endswith("; next: to decide it run more docs")) == (
+            "inconclusive",
+            True,
+        )
 
     def test_floors(self, case: Case) -> None:
         """7 of 20: Clopper and Pearson's one-sided bounds at .95."""
@@ -448,8 +465,8 @@ class TestConfidence:
         assert list(outcomes.values()) == ["passed", "inconclusive", "failed"]
         assert 0.15 < bounds.low < 0.3 < bounds.high < 0.6
         verdict = case.judge("acc >= 0.3 @ 0.95")
-        assert f"it lies in [{bounds.low:.4f}, {bounds.high:.4f}]" in verdict.sentence
-        assert "could see a shortfall of 0." in verdict.sentence
+        assert f"value: between {bounds.low:.4f} and {bounds.high:.4f} (" in verdict.full_sentence
+        assert "visible: a true shortfall of 0." in verdict.full_sentence
         failed = case.judge("acc >= 0.6 @ 0.95")
         # The binomial probability of 7 hits or fewer of 20 at .6.
         exact = sum(math.comb(20, k) * 0.6**k * 0.4 ** (20 - k) for k in range(8))
@@ -484,13 +501,13 @@ class TestThisDataSet:
         assert case.judge("acc >= 0.36 @ 0.95 dataset").outcome == "failed"
         assert case.judge("acc >= baseline - 0.05 @ 0.95 dataset").outcome == "passed"
         assert case.judge("acc >= baseline - 0.04 @ 0.95 dataset").outcome == "failed"
-        assert "the whole data set was run" in case.judge("acc >= 0.36 @ 0.95 dataset").sentence
+        assert "the whole data set was run" in case.judge("acc >= 0.36 @ 0.95 dataset").full_sentence
 
     def test_a_random_sample(self, case: Case) -> None:
         case.add(task(), hits(60, 20), hits(80), total=100).drawn = "random"
         bounds = _stats.finite_bounds(60, 80, 100, 0.95)
         verdict = case.judge("acc >= 0.6 @ 0.95 dataset")
-        assert f"it lies in [{bounds.low:.4f}, {bounds.high:.4f}]" in verdict.sentence
+        assert f"value: between {bounds.low:.4f} and {bounds.high:.4f} (" in verdict.full_sentence
         assert (verdict.outcome, bounds.low >= 0.6) == ("passed", True)
         # At least 20 of the 100 are lost, and hardly any can be gained.
         assert case.judge("acc >= baseline - 0.15 @ 0.95 dataset").outcome == "failed"
@@ -535,7 +552,7 @@ class TestGroups:
         drop = round(before - now, 6)
         verdict = self.two(case).judge(f"acc >= baseline - {drop}", group)
         assert (verdict.outcome, verdict.numbers["acc"], verdict.numbers["acc_baseline"]) == ("passed", now, before)
-        assert "over 20 docs in 2 tasks" in verdict.sentence
+        assert "20 docs in 2 tasks compared" in verdict.sentence
         assert case.judge(f"acc > baseline - {drop}", group).outcome == "failed"
 
     def test_docs_are_pooled(self, case: Case) -> None:
@@ -621,7 +638,7 @@ class TestStayingRight:
 
 
 def failing(p: float) -> Verdict:
-    return Verdict("failed", f"p {p}", {}, p)
+    return Verdict("failed", f"p {p}", p_value=p)
 
 
 class TestChanges:

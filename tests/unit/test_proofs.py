@@ -33,19 +33,19 @@ from pytest_llmeval._task import GroupMetric
 from pytest_llmeval._task import MetricSpec
 from pytest_llmeval._task import ScoreRange
 from pytest_llmeval._task import Task
+from pytest_llmeval._verdicts import Fact
 from pytest_llmeval._verdicts import GateData
 from pytest_llmeval._verdicts import Proof
 from pytest_llmeval._verdicts import TaskData
 from pytest_llmeval._verdicts import Verdict
 from pytest_llmeval._verdicts import at_half_error
+from pytest_llmeval._verdicts import at_last_doc
 from pytest_llmeval._verdicts import can_be_proven
 from pytest_llmeval._verdicts import errors_of
 from pytest_llmeval._verdicts import final_verdict
 from pytest_llmeval._verdicts import judge
 from pytest_llmeval._verdicts import proof_of
-from pytest_llmeval._verdicts import summary_of
 from pytest_llmeval._verdicts import verdict_of_proof
-from pytest_llmeval._verdicts import with_proof
 
 
 PATH = Path("t.yaml")
@@ -97,13 +97,11 @@ class Stream:
 
     def proof(self, entry: Any, count: int | None = None, stop: float = 0.95, members: int = 1, **more: Any) -> Any:
         gate = parse_gate(entry, path=PATH, line=1)
-        of_data = gate.confidence is None or gate.scope == "dataset"
-        risk = errors_of(gate, members, stop, until_the_end=of_data)
-        return proof_of(gate, self.evidence(count, **more), self.order(), risk, gate.confidence or stop)
+        return proof_of(gate, self.evidence(count, **more), self.order(), members=members, stop_confidence=stop)
 
     def whole(self, entry: Any) -> Verdict:
         gate, evidence = parse_gate(entry, path=PATH, line=1), self.evidence()
-        return judge(gate, summary_of(evidence), evidence=evidence)
+        return judge(gate, evidence.summary(), data=evidence)
 
 
 def floor(**more: Any) -> dict[str, Any]:
@@ -137,8 +135,8 @@ class TestWhenItIsKnown:
     def test_only_the_first_docs_of_the_order_count(self) -> None:
         stream = Stream().add(task(), [1.0] * 100)
         order = [("t", 99), *stream.order()[:99]]
-        risk = errors_of(parse_gate(floor(), path=PATH, line=1), 1, 0.95, until_the_end=False)
-        assert proof_of(parse_gate(floor(), path=PATH, line=1), stream.evidence(50), order, risk, 0.95) is None
+        gate = parse_gate(floor(), path=PATH, line=1)
+        assert proof_of(gate, stream.evidence(50), order, members=1, stop_confidence=0.95) is None
 
     @pytest.mark.parametrize(
         ("gate", "after", "outcome"),
@@ -319,23 +317,22 @@ class TestWords:
     def test_a_proven_floor(self) -> None:
         stream = Stream().add(task(), [1.0] * 100)
         gate, evidence = parse_gate(floor(), path=PATH, line=1), stream.evidence(32)
-        verdict = with_proof(
-            verdict_of_proof(gate, stream.proof(floor(), 32), summary_of(evidence), evidence), stream.proof(floor())
-        )
+        verdict = verdict_of_proof(gate, stream.proof(floor(), 32), evidence.summary(), evidence)
         assert verdict == Verdict(
             "passed",
-            "t: acc 1.0000 on 32 of 100 docs, required >= 0.5 @ 0.95; proven after 9 of 100 docs at 95 %",
+            "t: acc 1.0000 on 32 of 100 docs, required >= 0.5 at 95 % confidence",
             {"acc": 1.0, "docs": 32, "docs_total": 100, "min": 0.5, "proven_after": 9},
+            (Fact("proof", "proven after 9 of 100 docs at 95 %"),),
         )
 
     def test_a_proven_comparison_shows_no_bounds(self, tmp_path: Path) -> None:
         stream = Stream(tmp_path).add(task(), [0.0] * 100, [1.0] * 100)
         gate, evidence = parse_gate("acc >= baseline - 0.1 @ 0.95", path=PATH, line=1), stream.evidence(32)
         proof = stream.proof("acc >= baseline - 0.1 @ 0.95", 32)
-        verdict = with_proof(verdict_of_proof(gate, proof, summary_of(evidence), evidence), proof)
+        verdict = verdict_of_proof(gate, proof, evidence.summary(), evidence)
         assert verdict.sentence == (
-            "t: acc 0.0000 (baseline 1.0000) on 32 of 100 docs, required >= baseline - 0.1 @ 0.95; drop 1.0000, "
-            f"32 lost, 0 gained; proven after {proof.after} of 100 docs at 95 %"
+            "t: acc 0.0000, was 1.0000: fell by 1.0000, allowed 0.1 at 95 % confidence; "
+            f"32 of 100 docs compared: 32 lost, 0 gained; proven after {proof.after} of 100 docs at 95 %"
         )
         assert verdict.outcome == "failed"
 
@@ -349,34 +346,33 @@ class TestWords:
 class TestTheLastDoc:
     def test_half_of_the_error_is_kept(self) -> None:
         gate = parse_gate(floor(), path=PATH, line=1)
-        assert errors_of(gate, 5, 0.99, until_the_end=False).passing == pytest.approx(0.025)
-        assert errors_of(gate, 5, 0.99, until_the_end=False).failing == pytest.approx(0.005)
-        assert errors_of(parse_gate("acc >= 0.5", path=PATH, line=1), 1, 0.99, until_the_end=True).failing == (
-            pytest.approx(0.01)
-        )
+        assert errors_of(gate, 5, 0.95).passing == pytest.approx(0.025)
+        assert errors_of(gate, 5, 0.95).failing == pytest.approx(0.005)
+        assert errors_of(parse_gate("acc >= 0.5", path=PATH, line=1), 1, 0.99).failing == pytest.approx(0.01)
         assert at_half_error(gate).confidence == pytest.approx(0.975)
 
     @pytest.mark.parametrize(("against", "outcome"), [(0.004, "failed"), (0.006, "inconclusive"), (None, "failed")])
     def test_a_family_shares_it(self, against: float | None, outcome: str) -> None:
         gate = parse_gate(floor(), path=PATH, line=1)
-        verdict = final_verdict(Verdict("failed", "x", p_value=against), gate, 5, looked=True)
+        verdict = at_last_doc(Verdict("failed", "x", p_value=against), gate, 5, looked=True)
         assert verdict.outcome == outcome
-        assert "judged at 0.975, as half of the error of 0.95 went into looking early" in verdict.sentence
+        assert "judged at 97.5 %, as half of the error of 95 % confidence went into looking early" in verdict.sentence
 
-    @pytest.mark.parametrize(("confidence", "judged"), [("0.95", "0.975"), ("0.999999", "0.9999995")])
+    @pytest.mark.parametrize(("confidence", "judged"), [("0.95", "97.5 %"), ("0.999999", "99.99995 %")])
     def test_the_verdict_shows_what_was_asked_for(self, confidence: str, judged: str) -> None:
         gate = parse_gate(f"acc >= 0.5 @ {confidence}", path=PATH, line=1)
         stream = Stream().add(task(), [1.0, 0.0] * 20)
-        verdict = judge(at_half_error(gate), summary_of(stream.evidence()), evidence=stream.evidence())
-        sentence = final_verdict(verdict, gate, 1, looked=True).sentence
-        assert f"required >= 0.5 @ {confidence}; it lies in " in sentence
-        assert sentence.endswith(f"judged at {judged}, as half of the error of {confidence} went into looking early")
+        verdict = judge(at_half_error(gate), stream.evidence().summary(), data=stream.evidence())
+        final, asked = at_last_doc(verdict, gate, 1, looked=True), f"{float(confidence) * 100:.12g} % confidence"
+        assert final.headline.endswith(f"required >= 0.5 at {asked}")
+        assert final.facts[0].text.endswith(f"(each bound holds at {judged})")
+        assert final.sentence.endswith(f"judged at {judged}, as half of the error of {asked} went into looking early")
 
     def test_it_is_judged_at_the_half_that_was_kept(self) -> None:
         """20 of 40: Clopper and Pearson's bounds at .975."""
         stream = Stream().add(task(), [1.0, 0.0] * 20)
         gate, evidence = at_half_error(parse_gate(floor(), path=PATH, line=1)), stream.evidence()
-        verdict = judge(gate, summary_of(evidence), evidence=evidence)
+        verdict = judge(gate, evidence.summary(), data=evidence)
         bounds = exact_bounds(20, 40, 0.975)
         assert (verdict.numbers["low"], verdict.numbers["high"]) == pytest.approx((bounds.low, bounds.high))
 
@@ -384,12 +380,10 @@ class TestTheLastDoc:
 def final_outcome(gate: Gate, stream: Stream) -> str:
     """What a session comes to: the proof, else the judgement of all docs at what is left."""
     evidence, order = stream.evidence(), stream.order()
-    proof = proof_of(gate, evidence, order, errors_of(gate, 1, 0.95, until_the_end=False), 0.95)
+    proof = proof_of(gate, evidence, order, members=1, stop_confidence=0.95)
     if proof is not None:
         return proof.outcome
-    return final_verdict(
-        judge(at_half_error(gate), summary_of(evidence), evidence=evidence), gate, 1, looked=True
-    ).outcome
+    return final_verdict(gate, evidence.summary(), evidence, order, members=1).outcome
 
 
 def test_false_alarms_on_the_limit() -> None:

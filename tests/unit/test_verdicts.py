@@ -163,9 +163,9 @@ NOTHING_PASSES = {
     "no docs but a value": ("no docs were evaluated", summary(value(1.0, n=0), n=0)),
     "another metric": ("there is no metric acc (there are: f1,none)", summary(value(1.0, metric="f1"))),
     "no metric": ("there is no metric acc (there are: none)", summary()),
-    "a NaN value": ("acc is NaN, no finite number", summary(value(math.nan))),
-    "an infinite value": ("acc is inf, no finite number", summary(value(math.inf))),
-    "a value below all": ("acc is -inf, no finite number", summary(value(-math.inf))),
+    "a NaN value": ("acc is NaN, not a finite number", summary(value(math.nan))),
+    "an infinite value": ("acc is inf, not a finite number", summary(value(math.inf))),
+    "a value below all": ("acc is -inf, not a finite number", summary(value(-math.inf))),
     "a value of which is known why": (
         "acc is NaN: doc[3] has NaN",
         summary(replace(value(math.nan), why="is NaN: doc[3] has NaN")),
@@ -241,9 +241,3 @@ def test_a_pass_needs_a_number_over_every_doc(
     met = all(holds(bound, number) for bound in gate(entry).bounds)
     assert (verdict.outcome == "passed") == bool(sound and met)
     assert "\n" not in verdict.sentence
-
-
-def test_a_verdict_travels_as_plain_data() -> None:
-    verdict = judge(gate("acc >= 0.35"), summary(value(0.5)))
-    assert verdict.to_list()[0] == "passed"
-    assert Verdict.from_list(verdict.to_list()) == verdict

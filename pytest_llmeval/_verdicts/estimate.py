@@ -1,0 +1,234 @@
+"""What a mean over docs, or the difference of two, may be: of questions like these, or of one whole data set.
+
+Every estimate answers `bounds(confidence)`, each bound one-sided, and `p_value_below(limit)`, the probability of data
+at least this bad if the truth is not below the limit. The two agree: the upper bound lies below the limit exactly if
+that p-value is at most ``1 - confidence``. Where no closed form gives the p-value it is found from the bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import replace
+from typing import Protocol
+
+from pytest_llmeval import _stats
+from pytest_llmeval._gates import Operator
+from pytest_llmeval._gates import Scope
+from pytest_llmeval._stats import Interval
+from pytest_llmeval._verdicts.gate_data import GateData
+from pytest_llmeval._verdicts.samples import Sample
+from pytest_llmeval._verdicts.verdict import Outcome
+
+
+class Estimate(Protocol):
+    """What the docs show of a number."""
+
+    def bounds(self, confidence: float) -> Interval: ...
+
+    def p_value_below(self, limit: float) -> float: ...
+
+    def mirrored(self) -> Estimate:
+        """Return the estimate of the number with its sign changed."""
+
+
+#: Halvings of the interval of errors: p-values to 1e-12.
+_HALVINGS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """A number of which only the bounds are known, as a function of the confidence."""
+
+    bounds: Callable[[float], Interval]
+
+    def p_value_below(self, limit: float) -> float:
+        """Return the smallest error at which the upper bound lies below the limit; 1 where one half is not enough."""
+        if not self.bounds(0.5).high < limit:
+            return 1.0
+        small, large = 0.0, 0.5
+        for _ in range(_HALVINGS):
+            middle = (small + large) / 2
+            if self.bounds(1 - middle).high < limit:
+                large = middle
+            else:
+                small = middle
+        return large
+
+    def mirrored(self) -> Bounded:
+        def bounds(confidence: float) -> Interval:
+            found = self.bounds(confidence)
+            return Interval(-found.high, -found.low)
+
+        return Bounded(bounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Flips:
+    """The difference in accuracy on `n` docs, of which `down` went from 1 to 0 and `up` from 0 to 1."""
+
+    down: int
+    up: int
+    n: int
+
+    @classmethod
+    def of(cls, before: Sample, now: Sample) -> Flips:
+        pairs = list(zip(before.values, now.values, strict=True))
+        return cls(sum(old > new for old, new in pairs), sum(old < new for old, new in pairs), len(pairs))
+
+    def bounds(self, confidence: float) -> Interval:
+        return _stats.paired_bounds(self.down, self.up, self.n, confidence)
+
+    def p_value_below(self, limit: float) -> float:
+        return _stats.drop_p(self.down, self.up, self.n, -limit)
+
+    def mirrored(self) -> Flips:
+        return Flips(self.up, self.down, self.n)
+
+
+@dataclass(frozen=True, slots=True)
+class MeanChange:
+    """The difference of two means of the same docs."""
+
+    before: Sample
+    now: Sample
+
+    def bounds(self, confidence: float) -> Interval:
+        before, now = self.before, self.now
+        return _stats.paired_mean_bounds(
+            before.values, now.values, confidence, clusters=now.clusters, support=_support(before, now)
+        )
+
+    def p_value_below(self, limit: float) -> float:
+        before, now = self.before, self.now
+        return _stats.difference_p(
+            before.values, now.values, -limit, side="beyond", clusters=now.clusters, support=_support(before, now)
+        )
+
+    def mirrored(self) -> MeanChange:
+        return MeanChange(self.now, self.before)
+
+
+def estimate_of(scope: Scope, data: GateData, now: Sample, before: Sample | None = None) -> Estimate | None:
+    """Return what is known of the mean of `now`, or of its difference from the mean of `before`.
+
+    None for what all docs of a group would show where only a part of them was run.
+    """
+    if scope == "population":
+        return _mean_of_many(now) if before is None else _difference_of_many(before, now)
+    if len(data.tasks) > 1:
+        return None
+    total, random = data.tasks[0].n_total, data.drawn == "random"
+    if before is None:
+        return _mean_of_data_set(now, total, random=random)
+    return _difference_of_data_set(before, now, total, random=random)
+
+
+def decide(
+    estimate: Estimate, interval: Interval, conditions: Iterable[tuple[Operator, float]]
+) -> tuple[Outcome, float | None]:
+    """Hold the bounds of an estimate against conditions, each an operator and a limit.
+
+    A condition is shown to hold if the bound on its near side meets it, and not to hold if the bound on its far side
+    does not reach the limit. Returns the outcome, and where that is "failed" the probability of data at least this bad
+    if the conditions held.
+    """
+    outcomes: list[Outcome] = []
+    sides = []
+    for operator, limit in conditions:
+        upward = operator.startswith(">")
+        low, high, needed = (interval.low, interval.high, limit) if upward else (-interval.high, -interval.low, -limit)
+        reached = low > needed if operator in (">", "<") else low >= needed
+        outcomes.append("passed" if reached else "failed" if high < needed else "inconclusive")
+        sides.append((estimate if upward else estimate.mirrored(), needed))
+    if "failed" in outcomes:
+        return "failed", min(side.p_value_below(needed) for side, needed in sides)
+    return ("inconclusive" if "inconclusive" in outcomes else "passed"), None
+
+
+def _mean_of_many(sample: Sample) -> Estimate:
+    """Return the mean over questions like these."""
+    if sample.binary and sample.clusters is None:
+        right, n = int(sum(sample.values)), len(sample.values)
+        return Bounded(lambda confidence: _stats.exact_bounds(right, n, confidence))
+    return Bounded(lambda confidence: _raised(_of_many(sample, confidence), sample.floor))
+
+
+def _of_many(sample: Sample, confidence: float) -> Interval:
+    return _stats.mean_bounds(
+        sample.values, confidence, clusters=sample.clusters, support=sample.support, least=sample.least
+    )
+
+
+def _mean_of_data_set(sample: Sample, total: int, *, random: bool) -> Estimate:
+    """Return the mean over all `total` docs of the data set, of which these were drawn at random, or are the first."""
+    if not random:
+        return Bounded(lambda confidence: _raised(_certain(sample.values, total, sample.support), sample.floor))
+    if sample.binary:
+        right, seen = int(sum(sample.values)), len(sample.values)
+        return Bounded(lambda confidence: _stats.finite_bounds(right, seen, total, confidence))
+    return Bounded(
+        lambda confidence: _raised(_shrunk(_of_many(sample, confidence), sample.values, total), sample.floor)
+    )
+
+
+def _difference_of_many(before: Sample, now: Sample) -> Estimate:
+    """Return the difference over questions like these."""
+    if before.binary and now.binary and now.clusters is None:
+        return Flips.of(before, now)
+    return MeanChange(before, now)
+
+
+def _difference_of_data_set(before: Sample, now: Sample, total: int, *, random: bool) -> Estimate:
+    """Return the difference over all `total` docs of the data set."""
+    differences = [new - old for old, new in zip(before.values, now.values, strict=True)]
+    if not random:
+        support = _support(before, now)
+        width = None if support is None else support[1] - support[0]
+        return Bounded(lambda confidence: _certain(differences, total, None if width is None else (-width, width)))
+    if before.binary and now.binary:
+        flips = Flips.of(before, now)
+        return Bounded(lambda confidence: _finite_flips(flips, total, confidence))
+    many = MeanChange(before, now)
+    return Bounded(lambda confidence: _shrunk(many.bounds(confidence), differences, total))
+
+
+def _support(before: Sample, now: Sample) -> tuple[float, float] | None:
+    """Return the least and greatest value on both sides, where known.
+
+    Of a group that averages its tasks the two sides differ: their ends depend on the means of its tasks.
+    """
+    if before.support is None or now.support is None:
+        return None
+    return min(before.support[0], now.support[0]), max(before.support[1], now.support[1])
+
+
+def _raised(bounds: Interval, floor: float) -> Interval:
+    """Return the bounds of a mean that cannot lie below its floor."""
+    return replace(bounds, low=max(bounds.low, floor))
+
+
+def _certain(values: Sequence[float], total: int, support: tuple[float, float] | None) -> Interval:
+    """Return the bounds that hold whatever the docs not seen would show."""
+    unseen = total - len(values)
+    low, high = support or (-math.inf, math.inf)
+    if not unseen:
+        low = high = 0.0
+    return Interval((sum(values) + unseen * low) / total, (sum(values) + unseen * high) / total)
+
+
+def _finite_flips(flips: Flips, total: int, confidence: float) -> Interval:
+    """Bound each share at half the error, so that both bounds hold at once."""
+    half = 1 - (1 - confidence) / 2
+    down = _stats.finite_bounds(flips.down, flips.n, total, half)
+    up = _stats.finite_bounds(flips.up, flips.n, total, half)
+    return Interval(up.low - down.high, up.high - down.low)
+
+
+def _shrunk(bounds: Interval, values: Sequence[float], total: int) -> Interval:
+    """Return bounds with the finite population correction ``sqrt(1 - n/N)`` (Cochran 1977, section 2.6)."""
+    mean, factor = sum(values) / len(values), math.sqrt(1 - len(values) / total)
+    return Interval(mean - (mean - bounds.low) * factor, mean + (bounds.high - mean) * factor)

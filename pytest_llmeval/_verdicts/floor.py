@@ -1,0 +1,100 @@
+"""Floors and ceilings with confidence: passed if the bound shows that they hold, failed if it shows that they do not.
+
+mmlu_anatomy: acc 0.4741 +- 0.0431 over 135 docs, required >= 0.5 at 95 % confidence
+  value     between 0.4014 and 0.5476 (each bound holds at 95 %)
+  visible   a true shortfall of 0.1066 fails such a gate in four of five runs
+"""
+
+from __future__ import annotations
+
+import math
+
+from pytest_llmeval import _stats
+from pytest_llmeval._gates import Gate
+from pytest_llmeval._results import MetricValue
+from pytest_llmeval._stats import Interval
+from pytest_llmeval._verdicts.estimate import decide
+from pytest_llmeval._verdicts.estimate import estimate_of
+from pytest_llmeval._verdicts.gate_data import GateData
+from pytest_llmeval._verdicts.samples import Sample
+from pytest_llmeval._verdicts.samples import columns_of
+from pytest_llmeval._verdicts.samples import sample_of
+from pytest_llmeval._verdicts.samples import weighs_by_size
+from pytest_llmeval._verdicts.sentence import advice
+from pytest_llmeval._verdicts.sentence import bounds_text
+from pytest_llmeval._verdicts.sentence import no_bounds
+from pytest_llmeval._verdicts.sentence import number_text
+from pytest_llmeval._verdicts.sentence import p_text
+from pytest_llmeval._verdicts.verdict import Fact
+from pytest_llmeval._verdicts.verdict import Verdict
+from pytest_llmeval._verdicts.verdict import fact
+
+
+def judge_floor(gate: Gate, confidence: float, value: MetricValue, data: GateData, observed: Verdict) -> Verdict:
+    """Judge a gate with bounds and a confidence; `observed` is the verdict on the value alone.
+
+    The gate passes if every bound is shown to hold and fails if one is shown not to.
+    """
+    if gate.scope == "dataset" and data.drawn == "all":
+        return observed.adding(Fact("certain", "the whole data set was run, so this is certain"))
+    columns = columns_of([(one.task, one.results) for one in data.tasks], value.metric, value.filter)
+    by_size = weighs_by_size(data.owner, value.metric, value.filter)
+    sample = None if by_size is None else sample_of(columns, by_size=by_size)
+    estimate = None if sample is None else estimate_of(gate.scope, data, sample)
+    if sample is None or estimate is None:
+        outcome, reason = no_bounds(value.metric, sample)
+        return Verdict(outcome, observed.headline, observed.numbers).adding(Fact("reason", reason))
+    interval = estimate.bounds(confidence)
+    limits = [(bound.operator, _limit(bound.value, sample)) for bound in gate.bounds]
+    outcome, p_value = decide(estimate, interval, limits)
+    shown = _on_scale(interval, sample)
+    ends = (("low", shown.low), ("high", shown.high), ("p", p_value))
+    numbers = {name: number for name, number in ends if number is not None and math.isfinite(number)}
+    return Verdict(outcome, observed.headline, {**observed.numbers, **numbers}, p_value=p_value).adding(
+        Fact("value", bounds_text(shown, confidence)),
+        fact("noise", p_value is not None and f"{p_text(p_value)} if the gate held"),
+        fact("range", _assumed(sample, interval)),
+        fact("visible", _visible(gate, confidence, sample)),
+        fact("caution", data.not_random),
+        fact("next", outcome == "inconclusive" and advice(gate, sample)),
+    )
+
+
+def _limit(limit: float, sample: Sample) -> float:
+    """Return a bound's limit on the scale of the docs' mean."""
+    if not sample.log:
+        return limit
+    return math.log(limit) if limit > 0 else -math.inf
+
+
+def _on_scale(interval: Interval, sample: Sample) -> Interval:
+    """Return bounds of the docs' mean on the metric's own scale."""
+    if not sample.log:
+        return interval
+    low, high = (math.exp(end) if end < 700 else math.inf for end in (interval.low, interval.high))
+    return Interval(low, high)
+
+
+def _assumed(sample: Sample, interval: Interval) -> str | None:
+    """Return the range that the bounds assume where the range of scores is not known.
+
+    A doc that is longer than others counts for more, above the average as well as below it; the range shown is that of
+    a doc of average length.
+    """
+    if sample.support is not None or math.isinf(interval.high):
+        return None
+    low, high = _stats.assumed_support(sample.values, sample.least)
+    docs = _on_scale(Interval(max(low, sample.floor), high), sample)
+    which = "docs of average length" if sample.least < sample.floor else "docs"
+    return f"taking {which} to lie in [{docs.low:.3g}, {docs.high:.3g}]"
+
+
+def _visible(gate: Gate, confidence: float, sample: Sample) -> str | None:
+    """Return the least shortfall that a floor on 0/1 scores would have shown in four of five runs."""
+    floors = [bound.value for bound in gate.bounds if bound.operator.startswith(">")]
+    if not (sample.binary and sample.clusters is None and floors and gate.scope == "population"):
+        return None
+    gap = _stats.floor_gap(len(sample.values), floors[0], confidence)
+    if not math.isfinite(gap):
+        return "too few docs to see any shortfall"
+    return f"a true shortfall of {number_text(gap)} fails such a gate in four of five runs"

@@ -1,0 +1,238 @@
+"""The docs that a gate is judged by: those of the run, task by task, and their partners in the baseline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from typing import Literal
+from typing import TypeAlias
+
+from pytest_llmeval._baselines import Comparison
+from pytest_llmeval._baselines import Entry
+from pytest_llmeval._plain import listed
+from pytest_llmeval._results import DocResult
+from pytest_llmeval._results import MetricValue
+from pytest_llmeval._results import Summary
+from pytest_llmeval._scoring import metric_of
+from pytest_llmeval._scoring import summarize_group
+from pytest_llmeval._scoring import summarize_task
+from pytest_llmeval._task import NOTHING
+from pytest_llmeval._task import Group
+from pytest_llmeval._task import Task
+from pytest_llmeval._verdicts.noise import Noise
+from pytest_llmeval._verdicts.noise import Side
+from pytest_llmeval._verdicts.sentence import docs_text
+
+
+#: How the docs of a run were chosen: all of them, at random, or the first ones, which are not a sample of the others.
+Drawn: TypeAlias = Literal["all", "random", "first"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskData:
+    """The docs of one task: `results` in doc order, of a data set of `n_total`, and how they pair with a baseline."""
+
+    task: Task
+    results: Sequence[DocResult]
+    n_total: int
+    comparison: Comparison | None = None
+
+    @property
+    def pairs(self) -> Sequence[tuple[Entry, Entry]]:
+        """The docs that both the run and the baseline have: before and now."""
+        return () if self.comparison is None else self.comparison.pairing.pairs
+
+    def paired_results(self) -> tuple[list[DocResult], list[DocResult]]:
+        """Return the paired docs as results before and now, in the same order, rounded as a baseline keeps them."""
+        filters = [spec.name for spec in self.task.filters]
+        before = [old.as_result(filters) for old, _ in self.pairs]
+        now = [new.as_result(filters) for _, new in self.pairs]
+        if self.task.cluster is None:
+            return before, now
+        # A baseline does not keep clusters; the run's results know them, and a doc has the same one before and now.
+        keys = {result.doc: result.key for result in self.results}
+        clustered = [replace(new, key=keys[new.doc]) for new in now]
+        return [replace(old, key=new.key) for old, new in zip(before, clustered, strict=True)], clustered
+
+    def summary(self, results: Sequence[DocResult]) -> Summary:
+        """Return the numbers of some of the task's docs, without standard errors that take long to compute."""
+        return summarize_task(self.task, results, n_total=self.n_total, num_fewshot=None, bootstrap_iters=0)
+
+
+@dataclass(frozen=True, slots=True)
+class GateData:
+    """The docs behind the numbers of `owner`, task by task, for gates that look beyond the observed value.
+
+    `baseline` is the name that the user gave it, empty if none is named. `ignore_unpaired`: docs that only the run or
+    only the baseline has are left out of comparisons instead of failing them. `noise` holds, by task, what a probe
+    showed of rounding, where that was asked for. Paths of task files are shown relative to `root`.
+    """
+
+    owner: Task | Group
+    tasks: Sequence[TaskData]
+    drawn: Drawn = "all"
+    baseline: str = ""
+    ignore_unpaired: bool = False
+    noise: Mapping[str, Noise] = NOTHING
+    root: Path | None = None
+
+    @property
+    def not_random(self) -> str | None:
+        """A caution about docs that are not a random sample; None where they are."""
+        if self.drawn != "first":
+            return None
+        docs = sum(len(data.results) for data in self.tasks)
+        which = f"the first {docs:,} docs" if len(self.tasks) == 1 else "the first docs of each task"
+        return f"{which} are no random sample of the others"
+
+    def summary(self) -> Summary:
+        """Return the numbers of all docs, without standard errors that take long to compute."""
+        return self._together([data.summary(data.results) for data in self.tasks])
+
+    def _together(self, summaries: Sequence[Summary]) -> Summary:
+        if not isinstance(self.owner, Group):
+            return summaries[0]
+        return summarize_group(
+            self.owner, [(data.task, summary) for data, summary in zip(self.tasks, summaries, strict=True)]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PairedDocs:
+    """The paired docs of each task, in the same order on both sides, and the value in question of each side.
+
+    `left_out` tells which docs are not compared although they were run or recorded; None if there are none.
+    """
+
+    before: Side
+    now: Side
+    value_before: MetricValue
+    value_now: MetricValue
+    left_out: str | None = None
+
+    @property
+    def n(self) -> int:
+        return sum(len(results) for _, results in self.now)
+
+
+def paired_docs(data: GateData, value: MetricValue) -> PairedDocs | str:
+    """Return the docs to compare, or the reason why they cannot be compared."""
+    if not data.baseline:
+        return (
+            "there is no baseline to compare with: name one with --llmeval-baseline (--llmeval-update-baseline writes "
+            "it)"
+        )
+    refused = f"it cannot be compared with baseline {data.baseline!r}: "
+    if reasons := list(_reasons(data, value)):
+        return refused + listed(reasons, 3, separator="; ", noun="tasks")
+    sides = [task_data.paired_results() for task_data in data.tasks]
+    before, now = ([(one.task, side[i]) for one, side in zip(data.tasks, sides, strict=True)] for i in (0, 1))
+    old = _value(data, before, value, recorded=True)
+    new = _value(data, now, value, recorded=False)
+    if old is None or new is None:
+        return f"{refused}{value.metric} cannot be worked out from what the baseline keeps of a part of the docs"
+    return PairedDocs(before, now, old, new, _left_out(data))
+
+
+def _reasons(data: GateData, value: MetricValue) -> Iterator[str]:
+    """Yield task by task what speaks against a comparison."""
+    for one in data.tasks:
+        if one.comparison is None:
+            yield f"{one.task.name}: it has no baseline"
+            continue
+        found = one.comparison.problems(whole=data.drawn == "all", ignore_unpaired=data.ignore_unpaired)
+        found = found or one.comparison.column_problems(value.metric, value.filter)
+        if found:
+            name = f"{one.task.name}: " if len(data.tasks) > 1 else ""
+            yield name + ", ".join(found)
+
+
+def _value(data: GateData, side: Side, value: MetricValue, *, recorded: bool) -> MetricValue | None:
+    """Return the value in question over the paired docs of one side; None where it cannot be computed."""
+    summaries = []
+    for one, (_, results) in zip(data.tasks, side, strict=True):
+        summary = one.summary(results)
+        if not summary.find(value.metric, value.filter):
+            summary = _with_whole_value(summary, one, value, recorded=recorded)
+        summaries.append(summary)
+    return next(iter(data._together(summaries).find(value.metric, value.filter)), None)
+
+
+def _with_whole_value(summary: Summary, data: TaskData, value: MetricValue, *, recorded: bool) -> Summary:
+    """Add a value whose items a baseline does not keep (texts), where both sides have the same docs."""
+    comparison = data.comparison
+    if comparison is None or comparison.record is None or not comparison.complete:
+        return summary
+    if recorded:
+        number = comparison.record.header.values.get(value.key)
+        whole = None if number is None else replace(value, value=number, n=summary.n, stderr=None)
+    else:
+        whole = next(iter(data.summary(data.results).find(value.metric, value.filter)), None)
+    return summary if whole is None else replace(summary, values=(*summary.values, whole))
+
+
+def _left_out(data: GateData) -> str | None:
+    """Return which docs have no partner, where that is allowed."""
+    pairings = [one.comparison.pairing for one in data.tasks if one.comparison is not None]
+    unknown = sum(len(pairing.unknown) for pairing in pairings)
+    unused = sum(len(pairing.unused) for pairing in pairings) if data.drawn == "all" else 0
+    facts = []
+    if unknown:
+        facts.append(f"{docs_text(unknown)} of the run {'is' if unknown == 1 else 'are'} not in the baseline")
+    if unused:
+        facts.append(f"{docs_text(unused)} of the baseline {'was' if unused == 1 else 'were'} not run")
+    return " and ".join(facts) or None
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The numbers of docs of `docs` that became worse and better by one score.
+
+    `flips`: that score is 0 or 1 for every doc.
+    """
+
+    worse: int
+    better: int
+    docs: int
+    flips: bool
+
+
+def changes_of_task(data: TaskData) -> Changes | None:
+    """Count the docs that changed since the baseline, by the first score that is 0 or 1 for every doc.
+
+    Where there is none, by the first score that is a number of which one side is better. None where no doc pairs, or no
+    such score is kept.
+    """
+    pairs = data.pairs
+    names = pairs[0][0].scores if pairs else ()
+    columns: list[tuple[str, list[list[Any]]]] = [
+        (name, [[side.scores.get(name) for side in both] for both in pairs]) for name in names
+    ]
+    for name, scores in columns:
+        if all(score in (0, 1) for both in scores for score in both):
+            higher = metric_of(data.task, name.rpartition(",")[0]).higher_is_better is not False
+            return _counted(scores, higher=higher, flips=True)
+    for name, scores in columns:
+        try:
+            metric = metric_of(data.task, name.rpartition(",")[0])
+            mean = metric.aggregation.doc_mean
+            # Each doc by itself: the values of a list may depend on each other.
+            numbers = [[float(item if mean is None else mean.values([item])[0]) for item in both] for both in scores]
+        except (LookupError, TypeError, ValueError):
+            # What a function of the task gives for a doc need not be a number, nor have rules that are settled.
+            continue
+        if metric.higher_is_better is not None and all(math.isfinite(number) for both in numbers for number in both):
+            return _counted(numbers, higher=metric.higher_is_better, flips=False)
+    return None
+
+
+def _counted(scores: Sequence[Sequence[Any]], *, higher: bool, flips: bool) -> Changes:
+    up, down = sum(old < new for old, new in scores), sum(old > new for old, new in scores)
+    worse, better = (down, up) if higher else (up, down)
+    return Changes(worse, better, len(scores), flips)

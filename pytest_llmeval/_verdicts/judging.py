@@ -1,0 +1,54 @@
+"""From a gate and the numbers that it asks for to a verdict."""
+
+from __future__ import annotations
+
+from pytest_llmeval._gates import Gate
+from pytest_llmeval._results import Summary
+from pytest_llmeval._verdicts.change import judge_change
+from pytest_llmeval._verdicts.floor import judge_floor
+from pytest_llmeval._verdicts.gate_data import GateData
+from pytest_llmeval._verdicts.must_stay_right import judge_must_stay_right
+from pytest_llmeval._verdicts.observed import headline_of_value
+from pytest_llmeval._verdicts.observed import judge_observed
+from pytest_llmeval._verdicts.observed import lack_of_data
+from pytest_llmeval._verdicts.observed import no_metric
+from pytest_llmeval._verdicts.observed import no_number
+from pytest_llmeval._verdicts.observed import numbers_of
+from pytest_llmeval._verdicts.sentence import condition
+from pytest_llmeval._verdicts.telling import with_telling_docs
+from pytest_llmeval._verdicts.verdict import Fact
+from pytest_llmeval._verdicts.verdict import Verdict
+
+
+def judge(gate: Gate, summary: Summary | None, *, missing: str | None = None, data: GateData | None = None) -> Verdict:
+    """Return whether the numbers of a task or group meet a gate, taken by itself (`in_family`: with its siblings).
+
+    `summary` None: there are no numbers at all. `missing` tells which of the docs asked for have no result; docs that
+    a limit leaves out are not missing, the headline then reads ``on 100 of 1,221 docs``. `data` holds the docs
+    themselves: gates with a confidence, and those against a baseline, fail without it.
+    """
+    if summary is None:
+        return Verdict("failed", f"{gate.key} {condition(gate)}: {missing or 'no docs were evaluated'}")
+    reason = lack_of_data(summary, missing)
+    found = summary.find(gate.metric, gate.filter)
+    if len(found) != 1:
+        return Verdict("failed", f"{summary.name}: {reason or no_metric(gate, summary)}")
+    (value,) = found
+    if reason := reason or no_number(value):
+        failed = Verdict("failed", headline_of_value(gate, summary, value), numbers_of(gate, summary, value))
+        return failed.adding(Fact("reason", reason))
+    if gate.compares or gate.confidence is not None:
+        if data is None:
+            return Verdict("failed", headline_of_value(gate, summary, value)).adding(
+                Fact("reason", "its docs are not known")
+            )
+        if gate.must_stay_right is not None:
+            verdict = judge_must_stay_right(gate, gate.must_stay_right, summary, value, data)
+        elif gate.change is not None:
+            verdict = judge_change(gate, gate.change, summary, value, data)
+        else:
+            observed = judge_observed(gate, summary, value)
+            verdict = judge_floor(gate, gate.confidence or 0.5, value, data, observed)
+    else:
+        verdict = judge_observed(gate, summary, value)
+    return with_telling_docs(verdict, gate, value, data)

@@ -1,0 +1,292 @@
+"""Gates proven by a part of their docs: a test that is looked at after every doc, and the verdicts of such runs.
+
+The docs come in a random order on which no result has an influence, and only the first ones of it count, as far as all
+of them are known: then the tests of `_stats.MeanTest` hold however often one looks and whenever one stops.
+
+- A gate with a confidence asks about questions like these: independent draws, at the gate's own error. Half of that
+  is kept for the last doc, after which an undecided gate is judged as usual (`final_verdict`).
+- One with ``scope: dataset``, and one without a confidence, ask what all docs that were asked for would show: draws
+  without replacement, certain at the last doc. Without a confidence the error is that of ini
+  `llmeval_stop_confidence`; at 1 only that counts which the other docs cannot change.
+- Some docs decide the gate at once: a doc with an error or NaN, a must-stay-right doc that became wrong, a doc without
+  a partner in the baseline or with another prompt there.
+
+Scores without known ends (perplexity, f1, what a function of the task gives without declaring its range), docs that
+share a passage, and groups that a function aggregates have no such test: their gates need every doc.
+
+    piqa: acc 0.6875 +- 0.0290 on 256 of 1,838 docs, required >= 0.6 at 95 % confidence
+      proof     proven after 212 of 1,838 docs at 95 %
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import replace
+from itertools import takewhile
+from typing import Literal
+
+from pytest_llmeval._gates import Gate
+from pytest_llmeval._results import Summary
+from pytest_llmeval._stats import MeanTest
+from pytest_llmeval._verdicts.change import PairedEstimate
+from pytest_llmeval._verdicts.change import change_so_far
+from pytest_llmeval._verdicts.family import in_company
+from pytest_llmeval._verdicts.gate_data import GateData
+from pytest_llmeval._verdicts.gate_data import paired_docs
+from pytest_llmeval._verdicts.judging import judge
+from pytest_llmeval._verdicts.must_stay_right import judge_must_stay_right
+from pytest_llmeval._verdicts.observed import judge_observed
+from pytest_llmeval._verdicts.sentence import percent_text
+from pytest_llmeval._verdicts.series import Place
+from pytest_llmeval._verdicts.series import Question
+from pytest_llmeval._verdicts.series import Scores
+from pytest_llmeval._verdicts.series import numbers_of_docs
+from pytest_llmeval._verdicts.series import questions_of
+from pytest_llmeval._verdicts.series import scores_of
+from pytest_llmeval._verdicts.telling import with_telling_docs
+from pytest_llmeval._verdicts.verdict import Fact
+from pytest_llmeval._verdicts.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A verdict that needs no more docs: after `after` of the `of` docs that were asked for.
+
+    `confidence` None: whatever the other docs would show. `judged`: the usual judgement of the docs so far stands, and
+    tells why.
+    """
+
+    outcome: Literal["passed", "failed"]
+    after: int
+    of: int
+    confidence: float | None = None
+    judged: bool = False
+
+    def __str__(self) -> str:
+        docs = f"after {self.after:,} of {self.of:,} docs"
+        if self.confidence is None:
+            return f"certain {docs}"
+        return f"proven {docs} at {percent_text(self.confidence)}"
+
+
+def asks_of_data_set(gate: Gate) -> bool:
+    """Return whether the gate is about these docs, and not about questions like these."""
+    return gate.confidence is None or gate.scope == "dataset"
+
+
+def can_be_proven(gate: Gate, data: GateData, order: Sequence[Place]) -> bool:
+    """Return whether there is a test of the gate's own question, as far as that is known without the docs' scores."""
+    if gate.must_stay_right is not None:
+        return False
+    scores = scores_of(gate, data, order)
+    if scores is None or not questions_of(gate, scores):
+        return False
+    if not asks_of_data_set(gate):
+        return all(one.task.cluster is None for one in data.tasks)
+    # A limit leaves docs of the data set about which no order of the others tells anything.
+    return gate.confidence is None or len(order) == sum(one.n_total for one in data.tasks)
+
+
+def proof_of(
+    gate: Gate, data: GateData, order: Sequence[Place], *, members: int, stop_confidence: float
+) -> Proof | None:
+    """Return what the docs so far prove; None if the gate needs more of them.
+
+    `order` holds all docs that were asked for. `members` gates share the error of a wrong failure. A gate without a
+    confidence is proven at `stop_confidence`.
+    """
+    known = {(one.task.name, result.doc): result for one in data.tasks for result in one.results}
+    failed = Proof("failed", len(known), len(order), judged=True)
+    if any(result.error is not None or result.nonfinite for result in known.values()):
+        return failed
+    if gate.compares and _cannot_compare(data):
+        return failed
+    if gate.must_stay_right is not None:
+        return _proof_of_staying(gate, gate.must_stay_right, data, known, len(order))
+    if not can_be_proven(gate, data, order) or (gate.compares and _may_lack(data, order)):
+        return None
+    scores = scores_of(gate, data, order)
+    first = list(takewhile(known.__contains__, order))
+    if scores is None or not first:
+        return None
+    confidence = stop_confidence if gate.confidence is None else gate.confidence
+    errors = errors_of(gate, members, confidence)
+    looks = [_look(gate, question, scores, data, first, order, errors) for question in questions_of(gate, scores)]
+    return _together(looks, len(order), confidence)
+
+
+def verdict_of_proof(gate: Gate, proof: Proof, summary: Summary, data: GateData) -> Verdict:
+    """Return the verdict that a proof gives, with the numbers of the docs that it was found in."""
+    data = replace(data, drawn="random")
+    if proof.judged:
+        verdict = judge(gate, summary, data=data)
+    else:
+        (value,) = summary.find(gate.metric, gate.filter)
+        verdict = replace(judge_observed(gate, summary, value), outcome=proof.outcome)
+        if gate.change is not None and not isinstance(paired := paired_docs(data, value), str):
+            seen = PairedEstimate.of(gate, paired, data, value)
+            verdict = change_so_far(gate, gate.change, proof.outcome, summary, seen)
+        verdict = with_telling_docs(verdict, gate, value, data)
+    proven = replace(verdict, numbers={**verdict.numbers, "proven_after": proof.after}, p_value=None)
+    return proven.adding(Fact("proof", str(proof)))
+
+
+def final_verdict(
+    gate: Gate, summary: Summary, data: GateData, order: Sequence[Place], *, members: int, missing: str | None = None
+) -> Verdict:
+    """Judge all docs of a gate that was not proven before, at the error that the looks before have left.
+
+    `members` gates share that error, `missing` tells which docs have no result (see `judge`).
+    """
+    looked = not asks_of_data_set(gate) and can_be_proven(gate, data, order)
+    verdict = judge(at_half_error(gate) if looked else gate, summary, missing=missing, data=data)
+    return at_last_doc(verdict, gate, members, looked=looked)
+
+
+def at_half_error(gate: Gate) -> Gate:
+    """Return the gate as it is judged after the last doc, at the half of its error that was kept."""
+    if gate.confidence is None:
+        return gate
+    return replace(gate, confidence=_half(gate.confidence), written=gate.confidence)
+
+
+def _half(confidence: float) -> float:
+    return 1 - (1 - confidence) / 2
+
+
+def at_last_doc(verdict: Verdict, gate: Gate, members: int, *, looked: bool) -> Verdict:
+    """Return a verdict over all docs, given what was spent: `looked` if tests went before."""
+    if gate.confidence is None:
+        return verdict
+    error = (1 - gate.confidence) / (2 if looked else 1)
+    if looked:
+        at, spent = percent_text(_half(gate.confidence)), percent_text(gate.confidence)
+        how = f"judged at {at}, as half of the error of {spent} confidence went into looking early"
+        verdict = verdict.adding(Fact("proof", how))
+    if members < 2 or verdict.p_value is None:
+        return verdict
+    return in_company(verdict, f"its error shared by {members} gates", fails=verdict.p_value <= error / members)
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """The errors that tests which may stop early are allowed: of a wrong pass, and of a wrong failure."""
+
+    passing: float
+    failing: float
+
+
+def errors_of(gate: Gate, members: int, confidence: float) -> Errors:
+    """Return the errors of a gate's tests at a confidence, where `members` gates share that of a wrong failure.
+
+    A test of the data set decides at the last doc whatever comes, so nothing is kept for another judgement then.
+    """
+    error = 1 - confidence
+    spent = error if asks_of_data_set(gate) else error / 2
+    return Errors(spent, spent / members)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """The answer to one question: passed or failed after `after` docs, or neither, and when that became certain."""
+
+    outcome: Literal["passed", "failed"] | None
+    after: int = 0
+    certain_after: int | None = None
+
+
+def _look(
+    gate: Gate,
+    question: Question,
+    scores: Scores,
+    data: GateData,
+    first: Sequence[Place],
+    order: Sequence[Place],
+    errors: Errors,
+) -> _Look:
+    numbers = numbers_of_docs(gate, question, scores, data, first)
+    if numbers is None:
+        return _Look(None)
+    total = len(order) if asks_of_data_set(gate) else None
+    share = len(gate.bounds) or 1
+    above, below = (errors.passing, errors.failing) if question.passes_above else (errors.failing, errors.passing)
+    certain = None if total is None else _tested(question, numbers, 0.0, total)
+    tests = {
+        True: _tested(question, numbers, above / (share if not question.passes_above else 1), total),
+        False: _tested(question, numbers, below / (share if question.passes_above else 1), total),
+    }
+    found = [
+        (test.decided_after, side)
+        for side, test in tests.items()
+        if test is not None and test.decided_after is not None and (test.above if side else test.below)
+    ]
+    if not found:
+        return _Look(None)
+    after, side = min(found)
+    outcome: Literal["passed", "failed"] = "passed" if side is question.passes_above else "failed"
+    return _Look(outcome, after, certain.decided_after if certain else None)
+
+
+def _tested(question: Question, numbers: Iterable[float], alpha: float, total: int | None) -> MeanTest | None:
+    """Return the test of the numbers; None for an error of 0 where nothing is certain."""
+    if alpha <= 0 and total is None:
+        return None
+    test = MeanTest(question.limit, alpha, low=question.low, high=question.high, total=total)
+    test.update(numbers)
+    return test
+
+
+def _together(looks: Sequence[_Look], of: int, confidence: float) -> Proof | None:
+    """Return the proof of all questions: a gate fails by one of its bounds and passes by all of them."""
+    failed = [look for look in looks if look.outcome == "failed"]
+    if not looks or not (failed or all(look.outcome for look in looks)):
+        return None
+    deciding = min(failed, key=lambda look: look.after) if failed else max(looks, key=lambda look: look.after)
+    resting_on = [deciding] if failed else looks
+    is_certain = all(look.certain_after is not None and look.certain_after <= deciding.after for look in resting_on)
+    return Proof("failed" if failed else "passed", deciding.after, of, None if is_certain else confidence)
+
+
+def _cannot_compare(data: GateData) -> bool:
+    """Return whether the docs so far already rule a comparison out."""
+    if not data.baseline:
+        return True
+    for one in data.tasks:
+        found = one.comparison
+        if not one.results or found is None:
+            continue
+        # Docs of which none pairs may be followed by some that do, where others are allowed to be missing.
+        waits = data.ignore_unpaired and found.record is not None and not found.pairing.pairs
+        if not waits and found.problems(whole=False, ignore_unpaired=data.ignore_unpaired):
+            return True
+    return False
+
+
+def _may_lack(data: GateData, order: Sequence[Place]) -> bool:
+    """Return whether docs of the run or of the baseline may have no partner: only a run of all docs tells which."""
+    comparisons = [one.comparison for one in data.tasks if one.comparison and one.comparison.record]
+    if len(comparisons) < len(data.tasks) or any(found.pairing.unknown for found in comparisons):
+        return True
+    whole = len(order) == sum(one.n_total for one in data.tasks)
+    recorded = sum(len(found.record.entries) for found in comparisons if found.record)
+    return whole and recorded != len(order)
+
+
+def _proof_of_staying(
+    gate: Gate, docs: tuple[int, ...] | Literal["all"], data: GateData, known: Collection[Place], of: int
+) -> Proof | None:
+    """Return the proof of docs that must stay right: one that does not decides, or all of those that are named."""
+    named = None if docs == "all" else [doc for doc in docs if (data.tasks[0].task.name, doc) in known]
+    if named is not None and not named:
+        return None
+    summary = data.summary()
+    found = summary.find(gate.metric, gate.filter)
+    if len(found) != 1:
+        return None
+    outcome = judge_must_stay_right(gate, docs, summary, found[0], replace(data, drawn="random")).outcome
+    if outcome == "failed" or (named is not None and len(named) == len(docs)):
+        return Proof("failed" if outcome == "failed" else "passed", len(known), of, judged=True)
+    return None
