@@ -20,19 +20,16 @@ import pytest
 from pytest_llmeval._errors import DataError
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._errors import LLMEvalWarning
-from pytest_llmeval._errors import SettingError
 from pytest_llmeval._errors import TaskFileError
-from pytest_llmeval._evaluation.evaluation import OpenTask
 from pytest_llmeval._session.file_patterns import pass_by
 from pytest_llmeval._session.file_patterns import wants
 from pytest_llmeval._session.items import DocItem
 from pytest_llmeval._session.items import GateItem
 from pytest_llmeval._session.items import doc_of
-from pytest_llmeval._session.items import gate_of
 from pytest_llmeval._session.items import inline_tasks
 from pytest_llmeval._session.items import model_of
-from pytest_llmeval._session.options import origin_of
 from pytest_llmeval._session.session import Session
+from pytest_llmeval._session.startup import session_of
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import Finding
@@ -40,17 +37,26 @@ from pytest_llmeval._taskfile import lint
 from pytest_llmeval._taskfile import looks_like_task
 
 
-#: A fixture that takes none of these cannot know of the models that the command line names.
-LOOKS_AT_NAMES = frozenset({"llmeval_model", "llmeval_model_name", "request", "pytestconfig"})
 #: How many task files could not be collected.
 BROKEN = pytest.StashKey[int]()
+
+
+# Their parameters tell pytest which fixtures an item needs; `hooks.Running.pytest_pyfunc_call` runs the item.
+def doc(llmeval_doc: DocItem, llmeval_model: Any) -> None: ...
+
+
+@pytest.mark.llmeval_gate
+def gate(llmeval_gate: GateItem, llmeval_model: Any) -> None: ...
+
+
+def score(llmeval_model: Any) -> None: ...
 
 
 class TaskModule(pytest.Module):
     """One task or group file."""
 
     llmeval_session: Session
-    #: What the file holds, once collected.
+    #: The task or group in the file, once collected.
     found: Task | Group
     docs: list[DocItem]
     gates: list[GateItem]
@@ -79,7 +85,7 @@ class TaskModule(pytest.Module):
             metafunc.parametrize("llmeval_gate", self.gates, ids=[gate.id for gate in self.gates])
 
     def tasks(self) -> tuple[Task, ...]:
-        """The tasks that are written in this file (inline ones of a group included)."""
+        """Return the tasks that are written in this file, inline ones of a group included."""
         if isinstance(self.found, Task):
             return (self.found,)
         return tuple(inline_tasks(self.found))
@@ -100,13 +106,13 @@ class TaskModule(pytest.Module):
                 self.add_marker(pytest.mark.llmeval(task=task.name))
 
     def _functions(self) -> list[Callable[..., None]]:
-        """The test functions of the module, in the order in which they run."""
+        """Return the test functions of the module, in the order in which they run."""
         session = self.llmeval_session
         self.gates = [GateItem(gate.id, self.found, gate) for gate in session.rules.gates_of(self.found)]
         session.selection.collected[self.found.name] = self.found
         self.docs = []
         if session.lint_only:
-            return [_lint_function(session, [f for task in self.tasks() for f in self._findings(task, None)])]
+            return [_lint_function(session, [finding for task in self.tasks() for finding in lint(task, None)])]
         functions: list[Callable[..., None]] = []
         for task in self.tasks():
             session.selection.collected[task.name] = task
@@ -124,24 +130,21 @@ class TaskModule(pytest.Module):
                 session.evaluation.data_errors[task.name] = str(error)
                 functions.append(_data_function(session, str(error)))
                 continue
-            self._report(self._findings(task, opened))
+            self._report(lint(task, opened.docs.columns))
             session.selection.with_docs.add(task.name)
             self.docs += [
                 DocItem(f"{prefix}{index}", opened, index) for index in session.strategy.docs_in_order(opened)
             ]
         if self.docs:
-            functions.append(_doc_function())
+            functions.append(doc)
         if self.gates:
-            functions.append(_gate_function())
+            functions.append(gate)
         elif isinstance(self.found, Group):
-            functions.append(_score_function())
+            functions.append(score)
         return functions
 
-    def _findings(self, task: Task, opened: OpenTask | None) -> list[Finding]:
-        return lint(task, None if opened is None else opened.docs.columns)
-
     def _report(self, findings: list[Finding]) -> None:
-        """Errors end the collection of this file; warnings are pytest's, or errors as well if asked for."""
+        """Raise LLMEvalError for errors, and for warnings under --llmeval-strict; warn of the others."""
         errors = [f for f in findings if f.severity == "error" or self.llmeval_session.settings.strict]
         if errors:
             raise LLMEvalError("\n".join(str(finding) for finding in errors))
@@ -149,34 +152,16 @@ class TaskModule(pytest.Module):
             warnings.warn_explicit(str(finding), LLMEvalWarning, str(finding.path), finding.line or 1)
 
     def _placed(self, function: Callable[..., None]) -> Callable[..., None]:
-        """The function as if written in the task file: pytest then shows that place in reports and annotations."""
+        """Return a copy of the function as if written in the task file: reports and annotations show that place."""
         lines = {"gate": [line for _, line in self.found.gates], "doc": [self.found.line_of("doc_to_text")]}
         line = next(iter(lines.get(function.__name__, [])), 1)
-        function.__code__ = function.__code__.replace(co_filename=str(self.path), co_firstlineno=line)
-        function.__module__ = self.synthetic.__name__
+        code = function.__code__.replace(co_filename=str(self.path), co_firstlineno=line)
+        placed = types.FunctionType(code, function.__globals__, function.__name__, closure=function.__closure__)
+        placed.__dict__.update(function.__dict__)
+        placed.__module__ = self.synthetic.__name__
         # Whatever the user's python_functions is, these are tests.
-        function.__test__ = True  # type: ignore[attr-defined]
-        return function
-
-
-# `hooks.Running.pytest_pyfunc_call` runs these: their parameters tell pytest which fixtures they need.
-def _doc_function() -> Callable[..., None]:
-    def doc(llmeval_doc: DocItem, llmeval_model: Any) -> None: ...
-
-    return doc
-
-
-def _gate_function() -> Callable[..., None]:
-    def gate(llmeval_gate: GateItem, llmeval_model: Any) -> None: ...
-
-    marked: Callable[..., None] = pytest.mark.llmeval_gate(gate)
-    return marked
-
-
-def _score_function() -> Callable[..., None]:
-    def score(llmeval_model: Any) -> None: ...
-
-    return score
+        placed.__test__ = True  # type: ignore[attr-defined]
+        return placed
 
 
 def _data_function(session: Session, reason: str) -> Callable[..., None]:
@@ -230,57 +215,8 @@ def _is_group_item(item: pytest.Item) -> bool:
     return isinstance(module, TaskModule) and isinstance(module.found, Group) and doc_of(item) is None
 
 
-def usage_problem(session: Session, items: Iterable[pytest.Item]) -> str | None:
-    """What keeps the selected items from being run as asked, as far as that is known without loading a model."""
-    if session.rules.problem:
-        return session.rules.problem
-    if idle := session.rules.unmatched_problem(session.selection.collected.values()):
-        return idle
-    if session.config.option.collectonly or session.looks_only:
-        return None
-    needed = list(items)
-    try:
-        if any("llmeval_model_name" in getattr(item, "fixturenames", ()) for item in needed):
-            session.models.check()
-        _check_served(session, needed)
-        if any(isinstance(item.parent, TaskModule) for item in needed):
-            session.baseline.check([choice.name for choice in session.models.choices])
-            _check_noise(session, needed)
-    except SettingError as error:
-        return str(error)
-    return None
-
-
-def _check_served(session: Session, items: Iterable[pytest.Item]) -> None:
-    """Raise SettingError if models are named on the command line and an item's fixture would not look at them."""
-    named = session.config.getoption("llmeval_model")
-    for item in items if named else ():
-        # Items of other plugins need not have fixtures.
-        fixtures = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
-        models = fixtures.get("llmeval_model", ())
-        if len(models) > 1 and LOOKS_AT_NAMES.isdisjoint(models[-1].argnames):
-            raise SettingError(
-                f"--llmeval-model: {named[0]} would not be used, for a conftest.py overrides the fixture "
-                "llmeval_model; let that take llmeval_model (the loaded model) or llmeval_model_name (its name), or "
-                "omit the option"
-            )
-
-
-def _check_noise(session: Session, items: Iterable[pytest.Item]) -> None:
-    """Raise SettingError if a noise floor is asked for on the command line and no gate would look at it."""
-    origin = origin_of(session.config, "noise")
-    compares = any(found.gate.compares for item in items if (found := gate_of(item)))
-    if session.settings.noise_docs and origin.startswith("--") and not compares:
-        raise SettingError(
-            f"{origin}: no selected gate compares with the baseline: add one, e.g. "
-            "--llmeval-fail-on '*.acc >= baseline - 0.02 @ 0.95'"
-        )
-
-
-def module_for(
-    path: Path, parent: pytest.Collector, session_of: Callable[[pytest.Config], Session]
-) -> TaskModule | None:
-    """The module of a YAML file that is ours; None for a stranger's."""
+def module_for(path: Path, parent: pytest.Collector) -> TaskModule | None:
+    """Return the module of a task or group file; None for any other YAML file."""
     named = parent.session.isinitpath(path)
     if not named and not wants(parent.config, path):
         pass_by(parent.config, path)

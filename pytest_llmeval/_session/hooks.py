@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_llmeval._prompts import generation_kwargs
-from pytest_llmeval._report import prepare_output
 from pytest_llmeval._session import collect
 from pytest_llmeval._session import listing
 from pytest_llmeval._session import xdist
-from pytest_llmeval._session.baseline import BaselineOptions
+from pytest_llmeval._session.checks import usage_problem
 from pytest_llmeval._session.items import doc_of
 from pytest_llmeval._session.items import gate_of
 from pytest_llmeval._session.items import owner_of
-from pytest_llmeval._session.models import Models
-from pytest_llmeval._session.options import value_of
 from pytest_llmeval._session.run import OUTCOME
 from pytest_llmeval._session.run import RECORD
 from pytest_llmeval._session.run import hide_own_frames
@@ -26,12 +21,9 @@ from pytest_llmeval._session.run import record_gate_error
 from pytest_llmeval._session.run import run_doc
 from pytest_llmeval._session.run import run_gate
 from pytest_llmeval._session.run import run_score
-from pytest_llmeval._session.session import SESSION
 from pytest_llmeval._session.session import Session
 from pytest_llmeval._session.summary import close
-from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Group
-from pytest_llmeval._task import Task
 
 
 #: How an outcome of ours is counted and printed: (category, letter, word). A correct answer stays in pytest's own
@@ -42,26 +34,6 @@ STATUS = {
     "wrong": ("wrong", "w", ("WRONG", {"yellow": True})),
     "inconclusive": ("inconclusive", "i", ("INCONCLUSIVE", {"yellow": True})),
 }
-
-
-def session_of(config: pytest.Config, settings: Settings, models: Models) -> Session:
-    """The session of this run; the first call makes it and registers these hooks."""
-    if SESSION not in config.stash:
-        config.stash[SESSION] = session = Session(config, settings, models)
-        config.pluginmanager.register(Running(session), "llmeval-running")
-    return config.stash[SESSION]
-
-
-def check_before_the_work(config: pytest.Config, settings: Settings, models: Models) -> None:
-    """What would only show after hours: a folder that cannot be written, a baseline or generation setting of no use.
-
-    Raises SettingError.
-    """
-    if folder := value_of(config, "output"):
-        prepare_output(config.invocation_params.dir / folder)
-    if config.getoption("llmeval_baseline") is not None:
-        BaselineOptions(config, settings).check([choice.name for choice in models.choices])
-    generation_kwargs(Task("any", Path(), "generate_until", None, None), settings)
 
 
 class Running:
@@ -81,7 +53,7 @@ class Running:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self.session.selection.select(session.items)
         collect.tolerate_broken_files(session)
-        problem = collect.usage_problem(self.session, session.items)
+        problem = usage_problem(self.session, session.items)
         if self.on_worker:
             xdist.publish_collection(self.session, session.items, problem)
         elif problem:

@@ -100,7 +100,7 @@ class Models:
             self._served.pop(id(lm), None)
             getattr(lm, "close", lambda: None)()
 
-    def variant_of(self, lm: LM) -> str:
+    def name_of(self, lm: LM) -> str:
         """The name in node ids of a model that is open here; empty where there is no other."""
         return self._served.get(id(lm), "")
 

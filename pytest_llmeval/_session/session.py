@@ -29,9 +29,6 @@ from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 
 
-SESSION = pytest.StashKey["Session"]()
-
-
 class Session:
     """Settings, tasks, runs and rules of one pytest session, each an object of its own."""
 

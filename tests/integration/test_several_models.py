@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_llmeval import _models
-from pytest_llmeval.plugin import MODELS as SERVED
+from pytest_llmeval._session.startup import MODELS as SERVED
 
 
 pytest_plugins = ["pytester"]
@@ -229,6 +229,6 @@ def test_a_spec_is_parsed_once_and_a_closed_model_leaves_no_name(
     models = pytester.parseconfigure(*MODELS).stash[SERVED]
     for _ in range(2):
         with contextmanager(models.serve)("ckpt-2") as lm:
-            assert models.variant_of(lm) == "ckpt-2"
-        assert models.variant_of(lm) == ""
+            assert models.name_of(lm) == "ckpt-2"
+        assert models.name_of(lm) == ""
     assert parsed == ["fake:yes", "fake:no"]

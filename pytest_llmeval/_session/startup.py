@@ -1,0 +1,62 @@
+"""The start of a session: options read and checked, and the objects of ours made when they are first needed.
+
+Nothing heavy is imported before a task file is collected or an option asks for it (yaml, jinja2 and numpy cost
+`pytest --help` a tenth of a second, torch several): hence the imports inside the functions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_llmeval._errors import SettingError
+from pytest_llmeval._session.models import Models
+from pytest_llmeval._session.options import read_settings
+from pytest_llmeval._session.options import value_of
+from pytest_llmeval._settings import Settings
+
+
+if TYPE_CHECKING:
+    from pytest_llmeval._session.session import Session
+
+
+SETTINGS = pytest.StashKey[Settings]()
+MODELS = pytest.StashKey[Models]()
+SESSION = pytest.StashKey["Session"]()
+
+
+def configure(config: pytest.Config) -> None:
+    """Read the options, and register the parts of the plugin that they ask for. Raises pytest.UsageError."""
+    config.addinivalue_line("markers", "llmeval(task, group): docs and gates of a language-model task")
+    config.addinivalue_line("markers", "llmeval_gate: a gate, which needs all docs of its task or group")
+    try:
+        config.stash[SETTINGS] = settings = read_settings(config)
+        config.stash[MODELS] = models = Models(config)
+        if config.getoption("llmeval_model") or config.getoption("llmeval_bisect"):
+            models.check()
+        if value_of(config, "output") or value_of(config, "gen-kwargs") or config.getoption("llmeval_baseline"):
+            from pytest_llmeval._session.checks import check_before_collection
+
+            check_before_collection(config, settings, models)
+        if value_of(config, "bisect"):
+            from pytest_llmeval._session.bisect import Bisection
+
+            config.pluginmanager.register(Bisection(session_of(config)), "llmeval-bisect")
+        if config.getoption("dist", "no") != "no":  # true only in the controller of xdist
+            from pytest_llmeval._session.xdist import Controller
+
+            config.pluginmanager.register(Controller(session_of(config)), "llmeval-controller")
+    except SettingError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def session_of(config: pytest.Config) -> Session:
+    """Return the session of this run; the first call makes it and registers the hooks that run its items."""
+    if SESSION not in config.stash:
+        from pytest_llmeval._session.hooks import Running
+        from pytest_llmeval._session.session import Session
+
+        config.stash[SESSION] = session = Session(config, config.stash[SETTINGS], config.stash[MODELS])
+        config.pluginmanager.register(Running(session), "llmeval-running")
+    return config.stash[SESSION]
