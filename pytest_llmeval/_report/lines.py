@@ -66,6 +66,10 @@ def write_report(
             # Not "FAILED ...": scripts count pytest's own lines of that form.
             sentence = gate.full_sentence if verbosity > 0 else gate.sentence
             writer.write_line(f"gate {gate.outcome}: {gate.nodeid}: {sentence}", **MARKUP[gate.outcome])
+        # The facts that -v shows of each gate end in its step.
+        steps = (gate.next_step for gate in report.gates if gate.outcome == "failed")
+        if verbosity == 0 and (step := next(filter(None, steps), None)):
+            writer.write_line(f"next: {step}")
         if verbosity >= 0 and not together:
             for line in notes(report):
                 writer.write_line(line)

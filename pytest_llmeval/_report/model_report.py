@@ -46,6 +46,12 @@ class GateLine:
         """The verdict in one line with all of its facts, or why there is none."""
         return self.sentence if self.verdict is None else self.verdict.full_sentence
 
+    @property
+    def next_step(self) -> str | None:
+        """The action that the verdict recommends, None if there is none."""
+        facts = () if self.verdict is None else self.verdict.facts
+        return next((fact.text for fact in facts if fact.label == "next"), None)
+
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:

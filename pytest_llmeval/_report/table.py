@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 
 from pytest_llmeval._report.model_report import Children
-from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
 
 
@@ -78,12 +77,9 @@ def _rows(summary: Summary, depth: int) -> Iterator[tuple[str, ...]]:
     name = indented(summary.display_name, depth)
     shots = "" if summary.num_fewshot is None else str(summary.num_fewshot)
     for value in sorted(summary.values, key=lambda value: value.key):
-        yield name, version, value.filter, shots, value.metric, *_cells(value)
+        numbers = (ARROWS[value.higher_is_better], number_text(value.value), "±", number_text(value.stderr))
+        yield name, version, value.filter, shots, value.metric, *numbers
         name = version = ""
-
-
-def _cells(value: MetricValue) -> tuple[str, ...]:
-    return ARROWS[value.higher_is_better], number_text(value.value), "±", number_text(value.stderr)
 
 
 def indented(name: str, depth: int) -> str:

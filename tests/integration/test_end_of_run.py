@@ -79,6 +79,7 @@ def gates(outcome: str, *ids: str) -> list[str]:
 
 
 RULE = "llmeval_gates: 1 of 2 select nothing of this run: 'nothing.acc >= 0.5'"
+NEXT = "next: pytest tasks/hard.yaml::doc[0] --llmeval-show prints the prompt"
 FAILED = ["hard:second-acc", "hard:second-acc.drop", "all:second-acc", "all:second-acc.drop"]
 CHANGES = [
     "baseline main, first: 0 lost, 0 gained of 16 docs",
@@ -98,6 +99,7 @@ def test_two_models(pytester: pytest.Pytester, written: Path, workers: list[str]
         "change: from first to second, doc by doc; *: more than chance explains (sign test, 5 % over all rows)",
         "not shown: 2 tasks without a significant change (-v shows all)",
         *gates("failed", *FAILED),
+        NEXT,
         "first: gates: 6 passed",
         "first: wrong answers: 5 of 16",
         "second: gates: 4 failed, 2 passed",
@@ -152,6 +154,7 @@ def test_one_model(pytester: pytest.Pytester, written: Path, workers: list[str])
         "= llmeval: Stubborn =",
         *table_of_one("0.3125", "0.0000"),
         *gates("failed", "hard:acc", "hard:acc.drop", "all:acc", "all:acc.drop"),
+        NEXT,
         "gates: 4 failed, 2 passed",
         "wrong answers: 11 of 16",
         RULE,

@@ -34,6 +34,7 @@ from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
+from pytest_llmeval._verdicts import Fact
 from pytest_llmeval._verdicts import TaskData
 from pytest_llmeval._verdicts import Verdict
 
@@ -283,6 +284,20 @@ COUNTS = ["gates: 1 failed, 1 not judged, 1 inconclusive, 1 passed", "wrong answ
 def test_the_usual_report() -> None:
     table = result_table([ANATOMY], {}).split("\n")
     assert written(REPORT) == [*HEAD, *table, "", FAILURE, *OPEN, *COUNTS]
+
+
+def test_a_failure_says_what_to_do_next() -> None:
+    told = Verdict("failed", "anatomy: acc 0.4000", facts=(Fact("next", "pytest t.yaml::doc[3] prints the prompt"),))
+    gates = [PASSED, GateLine("t.yaml::gate[a]", told), GateLine("t.yaml::gate[b]", told)]
+    assert written(report("m", gates=gates)) == [
+        "gate failed: t.yaml::gate[a]: anatomy: acc 0.4000",
+        "gate failed: t.yaml::gate[b]: anatomy: acc 0.4000",
+        "next: pytest t.yaml::doc[3] prints the prompt",
+        "gates: 2 failed, 1 passed",
+    ]
+    assert written(report("m", gates=gates[:2]), 1)[0] == (
+        "gate failed: t.yaml::gate[a]: anatomy: acc 0.4000; next: pytest t.yaml::doc[3] prints the prompt"
+    )
 
 
 def test_why_a_gate_was_not_judged() -> None:
