@@ -1,10 +1,8 @@
-"""Attention over the rows of a tree, without most of what their masks take away.
+"""Attention in a pass over a tree: masks, also for sliding windows, and products that skip most masked keys.
 
-What all tokens of a pass see, held keys and the trunk that the pass begins with, is attended to in one product without
-a mask; what is a document's own in blocks. Both are put together by the logarithms of the sums of their exponentials,
-as in flash attention (Dao et al. 2022).
-
-Attention masks of a pass over a tree, also for layers that look back a window of tokens and no further.
+Keys that all tokens of a pass see, held ones and the shared tokens that the pass begins with, are attended to in one
+product without a mask; the keys of single documents are attended to in blocks. Both results are merged by the
+logarithms of the sums of their exponentials, as in flash attention (Dao et al. 2022).
 """
 
 from __future__ import annotations
@@ -19,28 +17,44 @@ from typing import Any
 from typing import TypeAlias
 
 import torch
+from torch.overrides import TorchFunctionMode
 
-from pytest_llmeval._engine.overrides import CallMode
 from pytest_llmeval._engine.token_tree import Block
 from pytest_llmeval._engine.token_tree import Pass
 from pytest_llmeval._engine.token_tree import blocks
 
 
-#: A block of new tokens, and its part of a mask.
+#: A block of new tokens and its part of a mask.
 Masked: TypeAlias = tuple[Block, torch.Tensor]
-#: Attention, and the logarithms of the sums of exponentials that it divides by.
+#: The output of attention, and the logarithms of the sums of exponentials that it was divided by.
 Attended: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 
-#: What attention may be told besides mask and scale, if it is to be answered in parts of our own.
+#: Arguments of attention, besides mask and scale, with which `_SharedParts` can compute it.
 _PLAIN: Mapping[str, Any] = {"dropout_p": 0.0, "is_causal": False, "enable_gqa": False}
+
+
+class CallMode(TorchFunctionMode):
+    """While it is entered, `call` receives every call of a torch function in this thread, and may answer it."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        return self.call(func, args, kwargs or {})
+
+    def call(self, func: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        return func(*args, **keywords)
 
 
 class BlockAttention(CallMode):
     """While it is entered, attention under one of `masks` is computed in parts, each over the keys it can see.
 
-    The masks have the shape [1, 1, new tokens, held and new tokens] and are those of `step`, maybe with windows.
-    `size`: most tokens of a block. Whatever else a model does stays as it is; so does attention of another form
-    than `torch.nn.functional.scaled_dot_product_attention`.
+    The masks have the shape [1, 1, new tokens, held and new tokens] and are those of `step`, possibly with windows.
+    `size`: most tokens of a block. All other functions, and attention that does not go through
+    `torch.nn.functional.scaled_dot_product_attention`, stay as they are.
     """
 
     def __init__(self, masks: Sequence[torch.Tensor], step: Pass, size: int) -> None:
@@ -62,12 +76,12 @@ class BlockAttention(CallMode):
         return super().call(func, args, keywords)
 
     def _place(self, mask: torch.Tensor | None, query: torch.Tensor, key: torch.Tensor, *_: Any) -> int | None:
-        """Which of our masks this is, for attention of all new tokens; some models hand on a view of it."""
-        for place, ours in enumerate(self._masks):
+        """The index of this mask in `masks`, of which some models hand on a view; None for other attention."""
+        for place, known in enumerate(self._masks):
             if (
                 mask is not None
-                and mask.data_ptr() == ours.data_ptr()
-                and mask.shape[2:] == ours.shape[2:] == (query.shape[2], key.shape[2])
+                and mask.data_ptr() == known.data_ptr()
+                and mask.shape[2:] == known.shape[2:] == (query.shape[2], key.shape[2])
             ):
                 return place
         return None
@@ -101,27 +115,27 @@ class _Parts:
 
 @dataclass(frozen=True, slots=True)
 class _SharedParts:
-    """The first `trunk` new tokens are a path that all others see, as all see `held` keys; `blocks` are the others."""
+    """All see `held` keys, and the first `n_shared` new tokens are a path that the tokens in `blocks` see."""
 
     held: int
-    trunk: int
+    n_shared: int
     blocks: Sequence[Masked]
 
     @classmethod
     def of(cls, mask: torch.Tensor, step: Pass, size: int) -> _SharedParts | None:
         """None where too little is shared for a product of its own, or a window ends within it."""
         deepest = max(range(len(step.depths)), key=step.depths.__getitem__)
-        if step.held + step.trunk < size or mask[0, 0, deepest, 0] != 0:
+        if step.held + step.n_shared < size or mask[0, 0, deepest, 0] != 0:
             return None
-        return cls(step.held, step.trunk, _masked(mask, blocks(step, size, behind_trunk=True)))
+        return cls(step.held, step.n_shared, _masked(mask, blocks(step, size, behind_shared=True)))
 
     def attend(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> torch.Tensor:
         """As `_Parts.attend`."""
         query, key, value = args
         scale = keywords.get("scale")
         outputs = []
-        if self.trunk:
-            first, own = query[:, :, : self.trunk], slice(self.held, self.held + self.trunk)
+        if self.n_shared:
+            first, own = query[:, :, : self.n_shared], slice(self.held, self.held + self.n_shared)
             along = flash(first, key[:, :, own], value[:, :, own], 0.0, True, scale=scale)
             outputs.append(self._with_shared(along, first, key, value, self.held, scale))
         if self.blocks:
@@ -136,7 +150,7 @@ class _SharedParts:
                 for block, mask in self.blocks
             ]
             outs, sums = (torch.cat(tensors, dim=2) for tensors in zip(*parts, strict=True))
-            others, shared = query[:, :, self.trunk :], self.held + self.trunk
+            others, shared = query[:, :, self.n_shared :], self.held + self.n_shared
             outputs.append(self._with_shared((outs, sums), others, key, value, shared, scale))
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
 
@@ -149,27 +163,27 @@ class _SharedParts:
         shared: int,
         scale: float | None,
     ) -> torch.Tensor:
-        """Attention to keys of a part's own, put together with that to the first `shared` ones, if there are any."""
+        """Attention to a part's own keys, merged with attention to the first `shared` keys, if there are any."""
         if not shared:
             return own[0]
         found, total = flash(query, key[:, :, :shared], value[:, :, :shared], scale=scale)
-        # Sums are float32 for half precision too.
+        # The sums are float32, also where the model computes in half precision.
         weight = torch.sigmoid(total - own[1])[..., None]
         return torch.lerp(own[0].to(weight.dtype), found.to(weight.dtype), weight).to(found.dtype)
 
 
 def flash(*args: Any, **kwargs: Any) -> Attended:
-    """Attention on a processor as torch itself computes it, with the sums that its public form keeps to itself."""
+    """Attention on a CPU as torch itself computes it, with the sums that its public function does not return."""
     answer: Attended = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*args, **kwargs)
     return answer
 
 
 def _is_plain(args: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
-    """Whether `flash` takes this: nothing unusual is asked, and all heads are of one width."""
-    told = {name: value for name, value in keywords.items() if name not in ("attn_mask", "scale")}
+    """Return True if `flash` takes these arguments: none is unusual, and all heads have one width."""
+    others = {name: value for name, value in keywords.items() if name not in ("attn_mask", "scale")}
     return (
         len(args) == 3
-        and all(name in _PLAIN and _PLAIN[name] == value for name, value in told.items())
+        and all(name in _PLAIN and _PLAIN[name] == value for name, value in others.items())
         and args[0].shape[1] == args[1].shape[1]
         and args[0].shape[3] == args[2].shape[3]
     )
@@ -185,23 +199,23 @@ def _picked(tensor: torch.Tensor, runs: Sequence[tuple[int, int]], dim: int) -> 
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
 
 
-#: How configs of transformers call the kinds of layers that are known here.
+#: Names of the kinds of layers that are known here, in configs of transformers.
 FULL, SLIDING = "full_attention", "sliding_attention"
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How far back the layers of a model look, as its config says.
+    """The sliding windows of a model's layers, as its config says.
 
-    `kinds` are the names under which a model takes a mask for each kind of layer; without any, it takes one for all,
-    which is `size` tokens wide. `size` None: there is no window.
+    `kinds`: names under which the model takes a mask for each kind of layer; if empty, it takes one mask for all
+    layers, with a window of `size` tokens. `size` None: there is no window.
     """
 
     size: int | None = None
     kinds: tuple[str, ...] = ()
 
     def masks(self, step: Pass, dtype: torch.dtype, device: torch.device) -> torch.Tensor | Mapping[str, torch.Tensor]:
-        """What the model's `attention_mask` should be."""
+        """The model's `attention_mask` for a pass: one mask, or one by the name of each kind of layer."""
         if not self.kinds:
             return tree_mask(step, dtype, device, self.size)
         return {kind: tree_mask(step, dtype, device, self.size if kind == SLIDING else None) for kind in self.kinds}
@@ -211,19 +225,19 @@ NO_WINDOWS = Windows()
 
 
 def windows_of(model: Any) -> Windows:
-    """What a model's config says; no windows where they are of a kind that is not known here."""
+    """The windows that a model's config names; `NO_WINDOWS` where they are of an unknown kind."""
     config = model.config.get_text_config()
     size = getattr(config, "sliding_window", None)
     kinds = tuple(dict.fromkeys(getattr(config, "layer_types", None) or ()))
     if not isinstance(size, int) or not {FULL, SLIDING}.issuperset(kinds):
         return NO_WINDOWS
-    # A model that is told its kinds of layers is asked for none of the others.
+    # A model that lists its kinds of layers has no window if none of them slides.
     return Windows(size, kinds) if SLIDING in kinds or not kinds else NO_WINDOWS
 
 
 @contextmanager
 def narrowed(model: Any, size: int) -> Iterator[None]:
-    """Lets a model look back so few tokens, to see on short sequences what its windows do."""
+    """Let a model look back only `size` tokens, so that short sequences show what its windows do."""
     config = model.config.get_text_config()
     usual, config.sliding_window = config.sliding_window, size
     try:
@@ -233,9 +247,9 @@ def narrowed(model: Any, size: int) -> Iterator[None]:
 
 
 def tree_mask(step: Pass, dtype: torch.dtype, device: torch.device, window: int | None = None) -> torch.Tensor:
-    """What is added to attention scores [1, 1, new tokens, held and new tokens]: 0 where seen, else the least value.
+    """Values added to attention scores [1, 1, new tokens, held and new tokens]: 0 where seen, else the least number.
 
-    With a window a token sees itself and window - 1 tokens before it on its path.
+    With a window, a token sees itself and the window - 1 tokens before it on its path.
     """
     n = len(step.ids)
     place = torch.arange(n, device=device)

@@ -1,8 +1,8 @@
-"""Which requests share a forward pass: rows, batches and waves. Pure planning, no tensors.
+"""Requests that share a forward pass: rows, batches and waves. Pure planning, no tensors.
 
-A row is one sequence that the model reads once. Whatever can be answered from it is: equal requests, every
-choice of one token after the same context, and every request whose input begins another one's (a causal model
-says the same about the beginning of a text however it goes on).
+A row is one sequence that the model reads once. It answers all equal requests, every choice of one token after the
+same context, and every request whose input is the beginning of the row (the probabilities of a causal model do not
+depend on later tokens).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pytest_llmeval._engine.requests import TokenRequest
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of a row: P(targets[i] | input up to and with position start + i), for each i.
+    """Target tokens of a row: P(targets[i] | input up to and including position start + i) is wanted for each i.
 
     `requests` are the places of the (equal) requests that this answers.
     """
@@ -47,12 +47,12 @@ class Row:
 
     @property
     def n_scored(self) -> int:
-        """How many of its positions need the output layer."""
+        """The number of its positions that need the output layer."""
         return len({place for question in self.questions for place in question.positions})
 
 
 class Sized(Protocol):
-    """What can be packed: a row of some length, a number of whose positions need the output layer."""
+    """A row that can be packed: its length, and the number of its positions that need the output layer."""
 
     @property
     def length(self) -> int: ...
@@ -65,19 +65,19 @@ SizedRow = TypeVar("SizedRow", bound=Sized)
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one forward pass may hold: tokens with padding, positions that are scored, and rows."""
+    """The most that one forward pass may hold: tokens with padding, positions that are scored, and rows."""
 
     tokens: int
     scored: int
     rows: int
 
     def after_running_out(self, batch: Sequence[Sized]) -> Budget:
-        """A budget that holds half of a batch that did not fit into memory."""
+        """Return a budget for half of a batch that did not fit into memory."""
         return replace(self, tokens=max(1, len(batch) * max(row.length for row in batch) // 2))
 
 
 def plan_rows(requests: Sequence[TokenRequest]) -> list[Row]:
-    """The fewest rows that answer all requests, longest first.
+    """Return the fewest rows that answer all requests, longest first.
 
     `("Q A", " yes")`, `("Q A", " no")` and `("Q A", " yes and no")` become the one row `Q A yes and`.
     """
@@ -98,12 +98,13 @@ def plan_rows(requests: Sequence[TokenRequest]) -> list[Row]:
 
 
 def pack(rows: Sequence[SizedRow], budget: Budget) -> Iterator[list[SizedRow]]:
-    """Batches of neighbouring rows, padded to the longest of each; a row above the budget goes alone."""
+    """Yield batches of neighbouring rows, padded to the longest of each; a row above the budget goes alone."""
     batch: list[SizedRow] = []
     width = scored = 0
     for row in rows:
         wider, more = max(width, row.length), scored + row.n_scored
-        if batch and not _fits(len(batch) + 1, wider, more, budget):
+        n = len(batch) + 1
+        if batch and not (n <= budget.rows and n * wider <= budget.tokens and more <= budget.scored):
             yield batch
             batch, wider, more = [], row.length, row.n_scored
         batch.append(row)
@@ -112,21 +113,34 @@ def pack(rows: Sequence[SizedRow], budget: Budget) -> Iterator[list[SizedRow]]:
         yield batch
 
 
-def _fits(rows: int, width: int, scored: int, budget: Budget) -> bool:
-    return rows <= budget.rows and rows * width <= budget.tokens and scored <= budget.scored
+def waves(requests: Sequence[TokenRequest], tokens: int, *, distinct: bool = False) -> Iterator[range]:
+    """Yield places of requests that are planned together: runs of about `tokens` tokens, in the order asked.
 
-
-def waves(requests: Sequence[TokenRequest], tokens: int) -> Iterator[range]:
-    """Places of requests that are planned together: runs of about `tokens` tokens, in the order asked.
-
-    Waves bound the memory of a plan and let progress follow the order of the docs. Requests of one context
-    stay together, so that they can share rows.
+    Waves bound the memory of a plan and let progress follow the order of the docs. Requests of one context stay
+    together, so that they can share rows. `distinct`: only tokens that the model reads and that the request before
+    does not share are counted.
     """
     start = held = 0
     for index, request in enumerate(requests):
-        if held >= tokens and request.context_ids != requests[index - 1].context_ids:
+        before = requests[index - 1] if index else TokenRequest((), ())
+        if held >= tokens and request.context_ids != before.context_ids:
             yield range(start, index)
             start, held = index, 0
-        held += len(request.context_ids) + len(request.continuation_ids)
+        if distinct:
+            held += len(request.input_ids) - common_length(before.input_ids, request.input_ids)
+        else:
+            held += len(request.context_ids) + len(request.continuation_ids)
     if start < len(requests):
         yield range(start, len(requests))
+
+
+def common_length(a: TokenIds, b: TokenIds) -> int:
+    """Return the number of tokens with which both sequences begin."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,17 +1,18 @@
-"""Which engine serves a model: tried at load on small sequences, never looked up by the model's name.
-
-One model computing otherwise: the same answers, up to rounding.
-"""
+"""The choice of the engines that serve a model: by trials on small sequences, never by the model's name."""
 
 from __future__ import annotations
 
 import math
 import random
 import re
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -20,117 +21,170 @@ from pytest_llmeval._engine.attention import NO_WINDOWS
 from pytest_llmeval._engine.attention import Windows
 from pytest_llmeval._engine.attention import narrowed
 from pytest_llmeval._engine.attention import windows_of
-from pytest_llmeval._engine.batches import plan_rows
+from pytest_llmeval._engine.causal_model import evaluating
+from pytest_llmeval._engine.causal_model import reason_of
 from pytest_llmeval._engine.continuous import ContinuousGenerator
-from pytest_llmeval._engine.continuous import row_pairs
+from pytest_llmeval._engine.continuous import chunk_pairs
 from pytest_llmeval._engine.devices import pass_limits
 from pytest_llmeval._engine.devices import scoring_budget
 from pytest_llmeval._engine.devices import writing_budget
 from pytest_llmeval._engine.padded import PaddedEngine
-from pytest_llmeval._engine.padded import PaddedScorer
-from pytest_llmeval._engine.padded import evaluating
-from pytest_llmeval._engine.requests import Engine
+from pytest_llmeval._engine.requests import CPU_ONLY
+from pytest_llmeval._engine.requests import Completion
+from pytest_llmeval._engine.requests import EngineChoice
 from pytest_llmeval._engine.requests import EngineOptions
+from pytest_llmeval._engine.requests import GenerationRequest
+from pytest_llmeval._engine.requests import IsStopped
+from pytest_llmeval._engine.requests import OnProgress
 from pytest_llmeval._engine.requests import TokenIds
 from pytest_llmeval._engine.requests import TokenRequest
+from pytest_llmeval._engine.requests import Writer
 from pytest_llmeval._engine.token_tree import Limits
-from pytest_llmeval._engine.token_tree import Tree
 from pytest_llmeval._engine.tree import TreeEngine
-from pytest_llmeval._engine.tree import TreeScorer
-from pytest_llmeval._engine.tree import Writer
 from pytest_llmeval._errors import ModelError
+from pytest_llmeval._lm import Loglikelihood
 
 
 #: Settings of a model that make it read long sequences in another way than short ones.
 LENGTH_SETTING = re.compile(r"^(?!.*(layers|pattern)$).*(window|chunk|block_size|original_max_position)")
-#: The sequences of the check: a few documents behind a shared start, with choices.
+#: The sequences of the trial: a few documents behind a shared start, with choices.
 CHECK_SHARED, CHECK_DOCS, CHECK_CHOICES = 9, (5, 1, 12), (1, 3)
 CHECK_LIMITS, CHECK_BLOCK, CHECK_WINDOW = Limits(pack=20, longest=32), 6, 5
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The sequences that the tree serves: up to `tokens` tokens, with `windows`; 0 if it is refused.
+
+    `refused`: the reasons by name, as in `EngineChoice`.
+    """
+
+    tokens: float
+    windows: Windows = NO_WINDOWS
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+class Engine:
+    """The engine that serves a model. A trial chooses the writer when the first text is asked for."""
+
+    def __init__(
+        self, model: Any, options: EngineOptions, padded: PaddedEngine, tree: TreeEngine | None, reach: Reach
+    ) -> None:
+        self._model = model
+        self._options = options
+        self._padded = padded
+        self._tree = tree
+        self._reach = reach
+        self._refused = padded.selective.refused | reach.refused
+
+    def score(self, requests: Sequence[TokenRequest], on_progress: OnProgress) -> list[Loglikelihood]:
+        return (self._tree or self._padded).score(requests, on_progress)
+
+    def generate(
+        self, requests: Sequence[GenerationRequest], is_stopped: IsStopped, on_progress: OnProgress
+    ) -> list[Completion]:
+        return self._writer.generate(requests, is_stopped, on_progress)
+
+    @property
+    def choice(self) -> EngineChoice:
+        """The engines by name, and the reasons."""
+        scoring = "padded" if self._tree is None else "tree"
+        writer = self._padded if self._tree is None else self.__dict__.get("_writer")
+        generation = None if writer is None else "padded" if writer is self._padded else "continuous"
+        longest = {"tree": self._reach.tokens} if self._tree else {}
+        if generation == "continuous":
+            longest["continuous"] = _first_length_setting(self._model.config)
+        finite = {name: int(tokens) for name, tokens in longest.items() if tokens < math.inf}
+        return EngineChoice(scoring, generation, dict(self._refused), finite)
+
+    @cached_property
+    def _writer(self) -> Writer:
+        """Continuous batching, where it gives the numbers that texts have alone; else the padded engine."""
+        if self._tree is None:
+            return self._padded
+        model, options = self._model, self._options
+        if model.device.type != "cpu":
+            self._refused["continuous"] = CPU_ONLY
+            return self._padded
+        with evaluating(model):
+            reason = _difference(lambda: chunk_pairs(model, self._padded), model.dtype)
+        if reason:
+            self._refused["continuous"] = reason
+            return self._padded
+        budget = writing_budget(model, options)
+        # Keys and values are never copied here: padded batches need the same number again for that.
+        budget = replace(budget, tokens=options.max_batch_tokens or 2 * budget.tokens)
+        # Chunks know no windows.
+        reach = _first_length_setting(model.config)
+        return ContinuousGenerator(model, self._padded, budget, pass_limits(model, options).pack, reach)
+
+
 def choose_engine(model: Any, options: EngineOptions, eos_ids: Iterable[int], *, remembers: bool = False) -> Engine:
-    """The engine that the options name; `remembers` as in `TreeEngine`.
+    """Return the engine that the options name; `remembers` as in `TreeEngine`.
 
     Raises ModelError where that is the tree and the model cannot take it.
     """
     padded = PaddedEngine(model, scoring_budget(model, options), writing_budget(model, options), eos_ids)
     if options.engine == "padded":
-        return padded
+        return Engine(model, options, padded, None, Reach(0))
     with evaluating(model):
-        reach, windows = proven_reach(model, padded.scorer)
-    if reach:
-        return TreeEngine(
-            model,
-            pass_limits(model, options),
-            padded,
-            reach,
-            windows,
-            choose_writer=lambda: choose_writer(model, options, padded),
-            remembers=remembers,
-        )
+        reach = proven_reach(model, padded)
+    if reach.tokens:
+        limits = pass_limits(model, options)
+        tree = TreeEngine(model, limits, padded, reach.tokens, reach.windows, remembers=remembers)
+        return Engine(model, options, padded, tree, reach)
     if options.engine == "tree":
         raise ModelError(
             f"model argument engine=tree: {type(model).__name__} gives other numbers with the tree's attention masks, "
-            "or takes none; engine=padded serves it"
+            f"or takes none ({reach.refused['tree']}); engine=padded serves it"
         )
-    return padded
+    return Engine(model, options, padded, None, reach)
 
 
-def choose_writer(model: Any, options: EngineOptions, padded: PaddedEngine) -> Writer:
-    """Continuous batching, if it gives the numbers that texts have alone; else the padded engine."""
-    try:
-        with evaluating(model):
-            pairs = row_pairs(model, padded.scorer)
-    # A model, or a device, of another kind may fail anywhere in there.
-    except Exception:
-        return padded
-    if not _agree(pairs, model.dtype):
-        return padded
-    budget = writing_budget(model, options)
-    # Keys and values are never copied here: what padded batches need for that holds as many again.
-    budget = replace(budget, tokens=options.max_batch_tokens or 2 * budget.tokens)
-    # Rows know no windows.
-    reach = _first_length_setting(model.config)
-    return ContinuousGenerator(model, padded, budget, pass_limits(model, options).pack, reach)
+def proven_reach(model: Any, padded: PaddedEngine) -> Reach:
+    """Return up to which length the tree gives a model's sequences their numbers, and with which windows.
 
-
-def proven_reach(model: Any, padded: PaddedScorer) -> tuple[float, Windows]:
-    """Up to which length the tree gives a model's sequences the numbers that they have alone, and with which windows.
-
-    A small tree is scored both ways, in several passes, with windows made as small. Longer sequences are as good, up
-    to a length that the model's settings name as the place where it begins to read in another way. The length is 0
-    if the numbers never agree.
+    A small tree is scored both ways, in several passes, with windows made as small. Longer sequences are served too, up
+    to a length that the model's settings name as the place where it begins to read in another way.
     """
-    windows = windows_of(model)
+    windows, refused = windows_of(model), dict[str, str]()
     if windows.size is not None:
         with narrowed(model, CHECK_WINDOW):
-            taken = _takes(model, padded, replace(windows, size=CHECK_WINDOW))
-        if taken:
-            return _first_length_setting(model.config, without="sliding_window"), windows
-    return _first_length_setting(model.config) if _takes(model, padded, NO_WINDOWS) else 0, NO_WINDOWS
+            reason = _tree_difference(model, padded, replace(windows, size=CHECK_WINDOW))
+        if reason is None:
+            return Reach(_first_length_setting(model.config, without="sliding_window"), windows)
+        refused["windows"] = reason
+    reason = _tree_difference(model, padded, NO_WINDOWS)
+    if reason is None:
+        return Reach(_first_length_setting(model.config), refused=refused)
+    return Reach(0, refused=refused | {"tree": reason})
 
 
-def _takes(model: Any, padded: PaddedScorer, windows: Windows) -> bool:
-    """Whether the tree and plain rows give the same numbers."""
-    requests = _check_requests(int(model.get_input_embeddings().weight.shape[0]))
-    tree = Tree(requests)
+def _tree_difference(model: Any, padded: PaddedEngine, windows: Windows) -> str | None:
+    """The reason against the tree with these windows; None if it gives the numbers of plain rows."""
+
+    def pairs() -> list[tuple[float, float]]:
+        requests = _check_requests(int(model.get_input_embeddings().weight.shape[0]))
+        tree = TreeEngine(model, CHECK_LIMITS, padded, math.inf, windows, block=CHECK_BLOCK)
+        answers = (engine.score(requests, lambda done, total: None) for engine in (tree, padded))
+        return [(found.logprob, expected.logprob) for found, expected in zip(*answers, strict=True)]
+
+    return _difference(pairs, model.dtype)
+
+
+def _difference(pairs: Callable[[], Sequence[tuple[float, float]]], dtype: torch.dtype) -> str | None:
+    """The reason why pairs of values differ by more than rounding, seen against their spread; None if they do not."""
     try:
-        scorer = TreeScorer(model, padded.selective, CHECK_BLOCK if model.device.type == "cpu" else 0, windows)
-        steps = tree.passes(CHECK_LIMITS)
-        found = {i: value for step in steps for i, value, _ in scorer.run(step)}
-        expected = {answer[0].requests: answer[1] for answer in padded.run(plan_rows(requests))}
-    # A model of another kind may fail anywhere in there.
-    except Exception:
-        return False
-    return _agree([(found[i], expected[q.requests]) for i, q in enumerate(tree.questions)], model.dtype)
-
-
-def _agree(pairs: Sequence[tuple[float, float]], dtype: torch.dtype) -> bool:
-    """Whether values are the same up to rounding, seen against how they spread."""
-    found, expected = torch.tensor(pairs, dtype=torch.float64).T
+        found, expected = torch.tensor(pairs(), dtype=torch.float64).T
+    # A model, or a device, of another kind may fail anywhere in there.
+    except Exception as error:
+        return reason_of(error)
     eps = torch.finfo(dtype).eps
     bound = eps**0.5 * expected.std() + 2 * eps * expected.abs().max()
-    return bool((found - expected).square().mean().sqrt() <= bound)
+    distance = (found - expected).square().mean().sqrt()
+    if distance <= bound:
+        return None
+    return f"log-probabilities differ by {distance:.2g} (root mean square), rounding allows {bound:.2g}"
 
 
 def _check_requests(n_words: int) -> list[TokenRequest]:
@@ -146,7 +200,7 @@ def _check_requests(n_words: int) -> list[TokenRequest]:
 
 
 def _first_length_setting(config: Any, without: str = "") -> float:
-    """The least length that a config names as a border, but for one setting; infinite if there is none."""
+    """The least length that a config names as a border, without one setting; infinite if there is none."""
     settings = config.to_dict()
     found: list[float] = [math.inf]
     while settings:
@@ -160,12 +214,15 @@ def _first_length_setting(config: Any, without: str = "") -> float:
     return min(found)
 
 
-#: Passes so much smaller than usual: sums over other numbers of rows and columns, hence in another order.
+#: The factor by which passes are made smaller: sums over other numbers of rows and columns are in another order.
 SMALLER = 4
 
 
 def other_groupings(model: Any, options: EngineOptions) -> Iterator[tuple[str, EngineOptions]]:
-    """Options under which requests go together otherwise, and what to call that: smaller passes, and one by one."""
+    """Yield names and options of other groupings of requests: smaller passes, and one sequence per pass.
+
+    Answers under them are the same up to rounding.
+    """
     tokens = max(1, pass_limits(model, options).pack // SMALLER)
     yield f"passes of {tokens} tokens", replace(options, max_batch_tokens=tokens)
     yield "one sequence a pass", replace(options, engine="padded", batch_size=1)

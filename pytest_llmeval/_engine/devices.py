@@ -1,20 +1,17 @@
-"""How many tokens fit into the memory that is free: what bounds a budget besides speed.
-
-Where a model runs, and what running out of memory looks like there.
-
-What answers cost: the tokens that a model read, and the most memory that was taken.
-"""
+"""The device that a model runs on: its budgets by speed and free memory, running out of memory, and usage."""
 
 from __future__ import annotations
 
 import gc
 import os
 import sys
+from collections.abc import Callable
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from typing import TypeVar
 
 import torch
 
@@ -24,16 +21,18 @@ from pytest_llmeval._engine.token_tree import Limits
 from pytest_llmeval._errors import ModelError
 
 
-#: The part of free memory that is planned with: the rest is for what an allocator wastes, and for other processes.
+#: The share of free memory that is planned with: the rest is for what an allocator wastes, and for other processes.
 SHARE = 0.5
 #: Copies of a token's hidden state, and of the inner state of one layer, that are alive at once.
 HIDDEN_COPIES, INNER_COPIES = 8, 3
 
 _MEMINFO, _CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 
+Answer = TypeVar("Answer")
+
 
 def fitting_tokens(model: Any, *, scored: float) -> int | None:
-    """How many tokens may be in memory at once, keys and values kept; None where no one can say what is free.
+    """The number of tokens that fit into memory at once, keys and values kept; None if free memory is unknown.
 
     `scored`: the share of them whose logits are wanted.
     """
@@ -42,24 +41,21 @@ def fitting_tokens(model: Any, *, scored: float) -> int | None:
 
 
 def bytes_per_token(model: Any, scored: float) -> float:
-    """What one token takes: its keys and values in every layer, states of the layer at work, and a share of logits."""
+    """Bytes that one token takes: keys and values of every layer, states of one layer, and a share of logits."""
     config, width = model.config.get_text_config(), int(model.dtype.itemsize)
     hidden = int(getattr(config, "hidden_size", 0))
     heads = int(getattr(config, "num_attention_heads", 0) or 1)
     size = int(getattr(config, "head_dim", None) or hidden // heads)
-    kept = 2 * int(getattr(config, "num_hidden_layers", 0)) * _key_heads(config, heads) * size
+    key_heads = int(getattr(config, "num_key_value_heads", None) or heads)
+    kept = 2 * int(getattr(config, "num_hidden_layers", 0)) * key_heads * size
     inner = int(getattr(config, "intermediate_size", None) or 4 * hidden)
     # Logits are there as the model gives them, and in float32 for the softmax.
     logits = scored * int(config.vocab_size) * (width + 2 * 4)
     return (kept + HIDDEN_COPIES * hidden + INNER_COPIES * inner) * width + logits
 
 
-def _key_heads(config: Any, heads: int) -> int:
-    return int(getattr(config, "num_key_value_heads", None) or heads)
-
-
 def free_bytes(device: torch.device) -> int | None:
-    """What a device, or this process on a processor, may still take; None if that is not known."""
+    """Bytes that a device, or this process on a CPU, may still take; None if that is unknown."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     if device.type == "mps":
@@ -77,7 +73,7 @@ def _free_of_machine() -> int | None:
 
 
 def _free_of_group() -> int | None:
-    """What a container leaves, by its control group (version 2)."""
+    """Bytes that a container leaves, by its control group (version 2)."""
     try:
         limit, used = ((_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
     except OSError:
@@ -85,20 +81,20 @@ def _free_of_group() -> int | None:
     return max(0, int(limit) - int(used)) if limit.isdigit() and used.isdigit() else None
 
 
-#: What a batch that is scored may hold. A processor is fastest on few tokens: 512 took 0.6 of the time of 4,096
+#: Budgets of a batch that is scored. A CPU is fastest on few tokens: 512 took 0.6 of the time of 4,096
 #: (SmolLM2-135M, two cores). On an accelerator 4,096 scored positions of 150,000 words are 2.5 GB of float32 logits.
 SCORING = {
     "cpu": Budget(tokens=512, scored=2048, rows=64),
     "mps": Budget(tokens=4096, scored=2048, rows=64),
 }
 ACCELERATOR_SCORING = Budget(tokens=16384, scored=4096, rows=256)
-#: What a batch that is written may come to hold: after its prompts have been read every step is one token a row.
+#: Budgets of a batch that is written, at its longest: behind the prompts every step is one token per row.
 WRITING = {
     "cpu": Budget(tokens=16384, scored=2048, rows=32),
     "mps": Budget(tokens=32768, scored=2048, rows=64),
 }
 ACCELERATOR_WRITING = Budget(tokens=131072, scored=4096, rows=256)
-#: Tokens of one pass over a tree. On a processor 1,024 took 0.87 to 0.94 of the time of 512 where a prompt has some 270
+#: Tokens of one pass over a tree. On a CPU 1,024 took 0.87 to 0.94 of the time of 512 where a prompt has some 270
 #: tokens of its own, and the same elsewhere (SmolLM2-135M, two cores). The values for other devices follow their
 #: budgets; they have not been measured.
 CPU_PASSES = Limits(pack=1024, longest=2048)
@@ -109,7 +105,7 @@ _OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory",
 
 
 def choose_device(name: str | None) -> torch.device:
-    """The named device, or the best one there is. Raises ModelError for one that this machine lacks."""
+    """Return the named device, or the best one of this machine. Raises ModelError for one that it lacks."""
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
@@ -122,12 +118,12 @@ def choose_device(name: str | None) -> torch.device:
 
 
 def scoring_budget(model: Any, options: EngineOptions) -> Budget:
-    """What a batch that is scored may hold: what is fast, if it fits into free memory, unless the user says."""
+    """The budget of a batch that is scored: the fastest one that fits into free memory, unless the user gives one."""
     return _as_asked(SCORING.get(model.device.type, ACCELERATOR_SCORING), options, fitting_tokens(model, scored=1))
 
 
 def writing_budget(model: Any, options: EngineOptions) -> Budget:
-    """The same for a batch that is written; of its tokens, one a row needs logits."""
+    """The budget of a batch that is written, chosen likewise; one token per row needs logits."""
     return _as_asked(WRITING.get(model.device.type, ACCELERATOR_WRITING), options, fitting_tokens(model, scored=0.01))
 
 
@@ -137,18 +133,18 @@ def _as_asked(usual: Budget, options: EngineOptions, fitting: int | None) -> Bud
 
 
 def pass_limits(model: Any, options: EngineOptions) -> Limits:
-    """What a pass over a tree may hold: what is fast, if it fits into free memory, unless the user says."""
+    """The limits of a pass over a tree: the fastest ones that fit into free memory, unless the user gives one."""
     usual = {"cpu": CPU_PASSES, "mps": MPS_PASSES}.get(model.device.type, ACCELERATOR_PASSES)
-    most = options.max_batch_tokens or fitting_tokens(model, scored=1)
-    return (
-        usual if most is None else Limits(min(usual.pack, most), options.max_batch_tokens or min(usual.longest, most))
-    )
+    if options.max_batch_tokens is not None:
+        return Limits(min(usual.pack, options.max_batch_tokens), options.max_batch_tokens)
+    most = fitting_tokens(model, scored=1)
+    return usual if most is None else Limits(min(usual.pack, most), min(usual.longest, most))
 
 
 def share_processors(device: torch.device) -> None:
-    """Gives each worker of a parallel pytest its part of the processors: all of them together want all of them.
+    """Give each worker of a parallel pytest its part of the CPUs; by default each would use all of them.
 
-    An OMP_NUM_THREADS of the user's stays in force.
+    OMP_NUM_THREADS stays in force if the user set it.
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if device.type == "cpu" and workers > 1 and "OMP_NUM_THREADS" not in os.environ:
@@ -157,14 +153,35 @@ def share_processors(device: torch.device) -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error of torch says that memory ran out; on a processor it has no class of its own."""
+    """Return True if an error of torch says that memory ran out; on a CPU the error has no class of its own."""
     if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
+def try_pass(run: Callable[[], Answer], shape: Callable[[], str], *, can_shrink: bool) -> Answer | None:
+    """Return the answer of a forward pass, or None if memory ran out and a smaller pass should be tried.
+
+    The caller then drops what it can, calls `free_memory` and halves its budget. Raises ModelError, with the `shape`
+    of the pass in words, if the pass cannot shrink or failed for another reason.
+    """
+    try:
+        return run()
+    except (RuntimeError, MemoryError, IndexError, ValueError) as error:
+        if not is_out_of_memory(error):
+            raise ModelError(f"the model failed on {shape()}: {type(error).__name__}: {error}") from error
+        if not can_shrink:
+            raise ModelError(f"out of memory on {shape()}; give a smaller max_length, or another device") from error
+    return None
+
+
+def sequences(n: int, longest: int) -> str:
+    """The shape of a batch in words."""
+    return f"{n} sequence{'s' * (n > 1)} of up to {longest} tokens"
+
+
 def free_memory() -> None:
-    """Gives back what nothing refers to any more."""
+    """Give back memory that nothing refers to any more."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -173,15 +190,14 @@ def free_memory() -> None:
 
 
 class Usage:
-    """Counts over the life of one loaded model."""
+    """Counts over the life of one loaded model. `tokens`: positions of all forward passes, padding included."""
 
     def __init__(self) -> None:
-        #: Positions of all forward passes, padding included: with the tree, each distinct token once.
         self.tokens = 0
 
     @contextmanager
     def counting(self, model: Any) -> Iterator[None]:
-        """Counts what the model reads meanwhile; it is left as it was, for it may be the user's."""
+        """Count the tokens that the model reads meanwhile, and leave the model, which may be the user's, as it was."""
         handle = model.register_forward_pre_hook(self._count, with_kwargs=True)
         try:
             yield
@@ -195,7 +211,7 @@ class Usage:
 
 
 def peak_memory(device: torch.device) -> int:
-    """Bytes: the most that was allocated on an accelerator, or that this process held; 0 where no one can say."""
+    """The most bytes allocated on an accelerator, or held by this process on a CPU; 0 where that is unknown."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
     if device.type == "mps":
@@ -204,5 +220,5 @@ def peak_memory(device: torch.device) -> int:
         return 0
     import resource
 
-    # Kilobytes but on macOS.
+    # Kilobytes, except on macOS.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

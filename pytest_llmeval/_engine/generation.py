@@ -1,7 +1,7 @@
-"""Greedy and sampled text of token ids: batches that are padded on the left, through `generate` of transformers.
+"""Greedy and sampled continuations in batches that are padded on the left, through `generate` of transformers.
 
 Rows are independent of each other: positions count from the first real token, padding is masked by length, every
-row draws from a random stream of its own, and a row that is done leaves its batch.
+row draws from its own random stream, and a row that is done leaves its batch.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import Literal
 import torch
 import transformers
 
+from pytest_llmeval._engine.causal_model import are_same
+from pytest_llmeval._engine.causal_model import silence
 from pytest_llmeval._engine.requests import Completion
 from pytest_llmeval._engine.requests import IsStopped
 from pytest_llmeval._engine.requests import Prompt
 from pytest_llmeval._engine.requests import TokenIds
 from pytest_llmeval._engine.requests import samples
 from pytest_llmeval._engine.requests import settings_key
-from pytest_llmeval._engine.selective import are_same
-from pytest_llmeval._engine.silence import silence
 from pytest_llmeval._engine.texts import DEFAULT_TOP_K
 from pytest_llmeval._engine.texts import WARPERS
 from pytest_llmeval._engine.texts import Text
@@ -40,18 +40,18 @@ from pytest_llmeval._errors import ModelError
 from pytest_llmeval._lm import GenerationKwargs
 
 
-#: Steps of `generate` that see the padding as part of the text: such prompts are batched by equal length.
+#: Settings with which `generate` takes padding for a part of the text: such prompts are batched by equal length.
 PADDING_MATTERS = {"no_repeat_ngram_size": 0, "min_length": 0}
-#: Neutral values, with which `generate` takes the likeliest token without advice on settings it does not use.
+#: Neutral values, with which `generate` takes the likeliest token and does not warn of settings it does not use.
 GREEDY = {"do_sample": False, "temperature": 1.0, "top_k": DEFAULT_TOP_K, "top_p": 1.0, "typical_p": 1.0, "min_p": None}
-#: Settings that would change what comes back, with what to do instead.
+#: Settings that would change the form of the answer, and what to use instead.
 REFUSED = {
     "max_length": "name the number of new tokens as max_gen_toks",
     "num_return_sequences": "use repeats",
     "eta_cutoff": "use epsilon_cutoff",
     "stop_strings": "name stop strings as until",
 }
-#: What a generation config may hold without an influence on which token `generate` finds the likeliest.
+#: Settings of a generation config that do not change which token is the likeliest.
 SILENT = frozenset(GREEDY) | {
     "_from_model_config",
     "bos_token_id",
@@ -72,7 +72,7 @@ SILENT = frozenset(GREEDY) | {
     "transformers_version",
     "use_cache",
 }
-#: Values of other settings, besides none and false, that leave everything as it is.
+#: Values of other settings, besides None and False, that change nothing.
 NEUTRAL = {
     "diversity_penalty": 0.0,
     "encoder_repetition_penalty": 1.0,
@@ -88,7 +88,7 @@ NEUTRAL = {
 
 
 class PaddedGenerator:
-    """Writes texts in batches. `eos_ids` end a text besides those that the checkpoint names itself."""
+    """Writes texts in batches. `eos_ids` end a text, as do those that the checkpoint names itself."""
 
     def __init__(self, model: Any, eos_ids: Iterable[int]) -> None:
         self._model = model
@@ -100,7 +100,7 @@ class PaddedGenerator:
 
     @cached_property
     def _neighbours(self) -> Literal["any", "equal length", "none"]:
-        """Beside which rows a row goes on as it does alone, as seen on small ones.
+        """The kind of rows beside which a row goes on as it does alone, by a trial on small rows.
 
         Some models take a mask and do not use it, so that padding changes a text; some mix up the rows of a batch.
         """
@@ -112,7 +112,7 @@ class PaddedGenerator:
 
     @torch.no_grad()
     def _next_logits(self, rows: Sequence[TokenIds]) -> torch.Tensor:
-        """Logits [rows, vocabulary] of the second token that follows, which shows what the cache holds."""
+        """Logits [rows, vocabulary] of the second new token, which depends on the cache."""
         config = self._config(GenerationKwargs())
         config.max_new_tokens, config.output_logits = 2, True
         ids, mask = left_padded(rows)
@@ -120,14 +120,15 @@ class PaddedGenerator:
         return logits[-1]
 
     def groups(self, prompts: Sequence[Prompt]) -> list[list[Prompt]]:
-        """Prompts that may share a batch: equal settings, longest first; of equal length where padding shows."""
+        """Groups of prompts that may share batches, longest first: of equal settings, and length if padding matters."""
         groups: dict[tuple[str, int], list[Prompt]] = {}
         neighbours: dict[str, str] = {}
         for i, prompt in enumerate(sorted(prompts, key=lambda prompt: -len(prompt.ids))):
             key = settings_key(prompt.kwargs)
             if key not in neighbours:
-                padding_shows = self._neighbours == "any" and _padding_shows(self._config(prompt.kwargs))
-                neighbours[key] = "equal length" if padding_shows else self._neighbours
+                config = self._config(prompt.kwargs)
+                matters = any(getattr(config, name, None) not in (None, at) for name, at in PADDING_MATTERS.items())
+                neighbours[key] = "equal length" if matters and self._neighbours == "any" else self._neighbours
             apart = {"any": 0, "equal length": len(prompt.ids), "none": i}[neighbours[key]]
             groups.setdefault((key, apart), []).append(prompt)
         return list(groups.values())
@@ -136,7 +137,7 @@ class PaddedGenerator:
     def run(
         self, batch: Sequence[Prompt], is_stopped: IsStopped, on_done: Callable[[Prompt], None]
     ) -> list[Completion]:
-        """One text for each prompt of a batch of one group, in order; `on_done` is told of each that has ended."""
+        """Return one text for each prompt of a batch of one group, in order; `on_done` is called when a text ends."""
         kwargs = batch[0].kwargs
         config = self._config(kwargs)
         if config.num_beams not in (None, 1):
@@ -146,7 +147,7 @@ class PaddedGenerator:
         return [text.completion for text in texts]
 
     def _write(self, texts: list[Text], config: Any, is_stopped: IsStopped, on_done: Callable[[Prompt], None]) -> None:
-        """Rounds of `generate`: each ends when half of its rows are done, and the others go on with its cache."""
+        """Call `generate` in rounds: each ends when half of its rows are done, and the others go on with its cache."""
         ids, mask = left_padded([text.prompt.ids for text in texts])
         cache: dict[str, Any] = {}
         kwargs = texts[0].prompt.kwargs
@@ -181,7 +182,7 @@ class PaddedGenerator:
             return self._model.generate(input_ids=ids.to(device), generation_config=config, **keywords)
 
     def _select(self, output: Any, stay: torch.Tensor) -> dict[str, Any]:
-        """The cache of the rows that go on; nothing, so that they are read again, if it cannot be cut to them."""
+        """The cache of the rows that go on; empty if it cannot be cut to them, so that they are read again."""
         name = "cache" if output.get("cache") is not None else "past_key_values"
         try:
             output[name].batch_select_indices(stay.to(output.sequences.device))
@@ -199,9 +200,9 @@ class PaddedGenerator:
         return Completion(tuple(written), "length") if end is None else Completion(tuple(written[: end + 1]), "eos")
 
     def is_plain(self, kwargs: GenerationKwargs) -> bool:
-        """Whether nothing but the model, and the draws of `texts`, decides which token comes next.
+        """Return True if only the model, and the draws of `texts`, decide which token comes next.
 
-        Raises ModelError for settings that cannot be.
+        Raises ModelError for settings that are not supported.
         """
         config = self._config(kwargs).to_dict()
         return all(
@@ -229,7 +230,7 @@ class PaddedGenerator:
 
 
 class _Rows(transformers.StoppingCriteria):
-    """Notes every new token in its row, says which rows are done, and ends the round when `leaving` are left."""
+    """Adds every new token to its text, reports rows that are done, and ends the round when `leaving` are left."""
 
     def __init__(
         self,
@@ -249,20 +250,17 @@ class _Rows(transformers.StoppingCriteria):
     def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
         if not self._over:
             for text, token in zip(self._texts, input_ids[:, -1].tolist(), strict=True):
-                self._note(text, token)
+                if text.reason is None:
+                    text.note(token, self._eos_ids, self._is_stopped)
+                    if text.reason is not None:
+                        self._on_done(text.prompt)
             self._over = sum(text.reason is None for text in self._texts) <= self._leaving
         done = [self._over or text.reason is not None for text in self._texts]
         return torch.tensor(done, device=input_ids.device)
 
-    def _note(self, text: Text, token: int) -> None:
-        if text.reason is None:
-            text.note(token, self._eos_ids, self._is_stopped)
-            if text.reason is not None:
-                self._on_done(text.prompt)
-
 
 class _Draw(transformers.LogitsProcessor):
-    """Draws each row's next token from the row's own stream, and leaves it as the only possible one."""
+    """Draws each row's next token from the row's own random stream, and makes it the only possible one."""
 
     def __init__(self, warpers: list[Any], texts: list[Text]) -> None:
         self._warpers = warpers
@@ -275,7 +273,7 @@ class _Draw(transformers.LogitsProcessor):
 
 @contextmanager
 def _no_advice() -> Iterator[None]:
-    """`generate` warns of settings that it does not use; those of the checkpoint are none of the caller's doing."""
+    """No warnings of `generate` about settings that it does not use: the checkpoint made them, not the caller."""
     with silence(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -284,14 +282,10 @@ def _no_advice() -> Iterator[None]:
 def left_padded(rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
     """Ids and mask [rows, longest]. A row is padded with its own first token.
 
-    The mask keeps attention away from it, and a repetition penalty, which looks at the ids alone, sees no token
-    that the row does not hold anyway.
+    Attention does not see it under the mask, and a repetition penalty, which looks at the ids alone, sees no token
+    that is not in the row anyway.
     """
     lengths = torch.tensor([len(row) for row in rows])
     longest = int(lengths.max())
     ids = torch.tensor([[row[0]] * (longest - len(row)) + list(row) for row in rows])
     return ids, (torch.arange(longest) >= longest - lengths[:, None]).long()
-
-
-def _padding_shows(config: Any) -> bool:
-    return any(getattr(config, name, None) not in (None, neutral) for name, neutral in PADDING_MATTERS.items())

@@ -1,22 +1,25 @@
-"""What an engine is asked and what it answers: token ids in, numbers and token ids out.
+"""The values that cross the border of the engine: token ids in, numbers and token ids out.
 
-An engine knows nothing about texts. `_models` turns texts into these values and back.
-
-Which generations are one and the same, and which may share a batch.
+A model of `max_length` reads that many tokens at once and so predicts one more: a scored request may hold
+max_length + 1 tokens, the last of which is only predicted. `fit_request`, `fit_prompt` and `rolling_windows` cut
+longer ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import field
+from typing import Any
 from typing import Protocol
 from typing import TypeAlias
 
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._lm import FinishReason
 from pytest_llmeval._lm import GenerationKwargs
-from pytest_llmeval._lm import Loglikelihood
 
 
 TokenIds: TypeAlias = tuple[int, ...]
@@ -24,7 +27,7 @@ TokenIds: TypeAlias = tuple[int, ...]
 #: Called with (requests done, requests asked for); may be called more than once with the same numbers.
 OnProgress: TypeAlias = Callable[[int, int], None]
 
-#: Whether the text of these new tokens already holds a stop string of its request.
+#: Returns True if the text of these new tokens already holds a stop string of its request.
 IsStopped: TypeAlias = Callable[[Sequence[int], GenerationKwargs], bool]
 
 
@@ -36,7 +39,7 @@ class RequestError(ModelError):
         self.index = index
 
 
-#: The names that an engine may be asked for by.
+#: The values of `EngineOptions.engine`.
 ENGINES = ("auto", "padded", "tree")
 
 
@@ -54,6 +57,49 @@ class EngineOptions:
     max_batch_tokens: int | None = None
 
 
+#: The reason for padded batches on an accelerator, where nothing faster could be chosen.
+CPU_ONLY = "it runs on CPUs only"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChoice:
+    """The engines that serve one model, as trials on small sequences decided, and the reasons.
+
+    `scoring`: ``tree`` or ``padded``. `generation`: ``continuous`` or ``padded``; None before the first text is asked
+    for, when its trial is made. `refused`: the reasons against faster ways that were tried, by name: ``tree``,
+    ``windows`` (the tree in layers with a sliding window), ``continuous``, ``output layer`` and ``last layer``
+    (computed only where a token is scored). `longest`: the most tokens of a sequence that ``tree`` or ``continuous``
+    serves, where that is bounded; the padded engine serves longer ones.
+    """
+
+    scoring: str
+    generation: str | None = None
+    refused: Mapping[str, str] = field(default_factory=dict)
+    longest: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The fields that are not empty, as plain data: `EngineChoice(**facts)` is this choice again."""
+        facts = {"scoring": self.scoring, "generation": self.generation}
+        more = {"refused": dict(self.refused), "longest": dict(self.longest)}
+        return {name: value for name, value in (facts | more).items() if value}
+
+    @property
+    def slower(self) -> str | None:
+        """One line on the refusals that cost speed, and their reasons; None if there are none."""
+        costs = {
+            "tree": "scored by the padded engine, which reads tokens that requests share again for each of them",
+            "continuous": "texts written in padded batches, which read what prompts share again for each of them",
+            "output layer": "the output layer computed for every token, not only for those that are scored",
+        }
+        told = [
+            f"{cost}: {name} refused: {self.refused[name]}"
+            for name, cost in costs.items()
+            if name in self.refused and self.refused[name] != CPU_ONLY
+        ]
+        return "; ".join(told) or None
+
+
 @dataclass(frozen=True, slots=True)
 class TokenRequest:
     """log P(continuation | context). Both hold at least one id; together at most max_length + 1.
@@ -67,7 +113,7 @@ class TokenRequest:
 
     @property
     def input_ids(self) -> TokenIds:
-        """What the model must read: everything but the last token, which is only predicted."""
+        """The ids that the model must read: all but the last token, which is only predicted."""
         return self.context_ids + self.continuation_ids[:-1]
 
 
@@ -82,16 +128,14 @@ class GenerationRequest:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The new tokens of a generation, the one that ended it included."""
+    """The new tokens of a generation, including the one that ended it."""
 
     ids: TokenIds
     finish_reason: FinishReason
 
 
-class Engine(Protocol):
-    """Runs requests in whatever order and grouping is fastest; answers come in the order of the requests."""
-
-    def score(self, requests: Sequence[TokenRequest], on_progress: OnProgress) -> list[Loglikelihood]: ...
+class Writer(Protocol):
+    """Continues prompts in any order and grouping; answers come in the order of the requests."""
 
     def generate(
         self, requests: Sequence[GenerationRequest], is_stopped: IsStopped, on_progress: OnProgress
@@ -108,7 +152,7 @@ class Prompt:
 
     @property
     def length(self) -> int:
-        """The tokens that it may come to hold."""
+        """The most tokens that the prompt and its text can hold."""
         return len(self.ids) + self.kwargs.max_gen_toks
 
     @property
@@ -117,7 +161,7 @@ class Prompt:
 
 
 def plan_prompts(requests: Sequence[GenerationRequest]) -> list[Prompt]:
-    """Equal requests once. Greedy text depends on neither seed nor repeat, so there they make no difference."""
+    """Return one prompt for all equal requests. Greedy texts are equal whatever their seed and repeat."""
     asked: dict[tuple[object, ...], list[int]] = {}
     for place, request in enumerate(requests):
         draw = (request.kwargs.seed, request.kwargs.repeat) if samples(request.kwargs) else ()
@@ -132,5 +176,56 @@ def settings_key(kwargs: GenerationKwargs) -> str:
 
 
 def samples(kwargs: GenerationKwargs) -> bool:
-    """Whether tokens are drawn. Temperature 0 is the limit in which the likeliest token is always drawn."""
+    """Return True if tokens are drawn. Temperature 0 is the limit in which the likeliest token is always drawn."""
     return kwargs.do_sample and kwargs.temperature > 0
+
+
+def fit_request(index: int, context: TokenIds, continuation: TokenIds, max_length: int) -> TokenRequest:
+    """Return a request of at most max_length + 1 tokens: the left end of the context is cut, the continuation is not.
+
+    With max_length 3, ``(Q x A | yes no)`` becomes ``(x A | yes no)``: the model reads `x A yes`.
+    Raises RequestError where the continuation leaves no room for even one token of context.
+    """
+    if len(continuation) > max_length:
+        raise RequestError(
+            index,
+            f"a continuation of {len(continuation)} tokens cannot be scored in a window of {max_length}; "
+            "shorten it, or give a larger max_length if the model has one",
+        )
+    room = max_length + 1 - len(continuation)
+    return TokenRequest(context[-room:], continuation, truncated=len(context) > room)
+
+
+def fit_prompt(index: int, ids: TokenIds, kwargs: GenerationKwargs, max_length: int) -> GenerationRequest:
+    """Return a prompt of the last max_length - max_gen_toks ids, which leave room for the new tokens.
+
+    Raises RequestError where no id would be left.
+    """
+    room = max_length - kwargs.max_gen_toks
+    if room < 1:
+        raise RequestError(
+            index,
+            f"max_gen_toks {kwargs.max_gen_toks} leaves no room for a prompt in a window of {max_length}; "
+            "generate fewer tokens, or give a larger max_length if the model has one",
+        )
+    return GenerationRequest(ids[-room:], kwargs, truncated=len(ids) > room)
+
+
+def rolling_windows(ids: TokenIds, prefix: TokenIds, max_length: int) -> Iterator[TokenRequest]:
+    """Yield requests that together predict every token of a text exactly once, the first of them from `prefix`.
+
+    Each window is full and predicts what no window before it did; only the last one predicts less, and is
+    filled up with context instead. With max_length 4 and the text `Q x A yes no Q`::
+
+        <s>     | Q x A yes       reads <s> Q x A
+        x A yes | no Q            reads x A yes no
+
+    `prefix` holds at least one token (BOS) and fewer than max_length.
+    """
+    start = max_length + 1 - len(prefix)
+    if ids:
+        yield TokenRequest(prefix, ids[:start])
+    while start < len(ids):
+        end = min(start + max_length, len(ids))
+        yield TokenRequest((prefix + ids)[len(prefix) + end - max_length - 1 : len(prefix) + start], ids[start:end])
+        start = end

@@ -1,4 +1,4 @@
-"""Texts while they are written: how the next token is chosen, when that is too close to call, what ends them."""
+"""Texts in growth, as token ids: the choice of the next token, choices that rounding could change, and ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pytest_llmeval._lm import FinishReason
 from pytest_llmeval._lm import GenerationKwargs
 
 
-#: Settings of `generate` that its own sampling would use; ours draws by itself, so that rows are independent.
+#: Settings of `generate` that its own sampling would use. `draw` samples instead of it, so that rows are independent.
 WARPERS: Mapping[str, Callable[[float], Any]] = {
     "min_p": transformers.MinPLogitsWarper,
     "typical_p": transformers.TypicalLogitsWarper,
@@ -30,14 +30,14 @@ WARPERS: Mapping[str, Callable[[float], Any]] = {
 }
 #: The default of transformers, and so of lm_eval, for sampling that names no top_k.
 DEFAULT_TOP_K = 50
-#: Neighbours change logits in their last places. A choice that is closer than so many roundings of the largest logit
-#: is made again from the text alone.
+#: Neighbours in a pass change the last digits of logits. A choice whose lead is smaller than this number of roundings
+#: of the largest logit is made again from the text alone.
 ROUNDING = 512
 
 
 @dataclass(slots=True)
 class Text:
-    """One row while it is written. `at` is the random number of the next token, once it was drawn."""
+    """One growing text. `at` is the random number of the next token, once it was drawn."""
 
     prompt: Prompt
     stream: random.Random
@@ -47,7 +47,7 @@ class Text:
 
     @classmethod
     def of(cls, prompt: Prompt) -> Text:
-        """With one random stream for each prompt, seed and repeat, the same on every machine and in every batch."""
+        """The text of a prompt; its random stream depends on ids, seed and repeat only, not on machine or batch."""
         name = repr((prompt.ids, prompt.kwargs.seed, prompt.kwargs.repeat)).encode()
         return cls(prompt, random.Random(hashlib.blake2b(name).digest()))  # noqa: S311 it draws tokens
 
@@ -60,13 +60,13 @@ class Text:
         return Completion(tuple(self.ids), self.reason or "length")
 
     def draw(self) -> float:
-        """A random number for the next token, the same until there is one."""
+        """Return the random number for the next token, the same until that token is added."""
         if self.at is None:
             self.at = self.stream.random()
         return self.at
 
     def note(self, token: int, eos_ids: frozenset[int], is_stopped: IsStopped) -> None:
-        """Add a token and see whether it ends the text."""
+        """Add a token, and set `reason` if it ends the text."""
         self.ids.append(token)
         self.at = None
         if token in eos_ids:
@@ -77,7 +77,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A token, and whether rounding alone could have made it another one."""
+    """A token; `close` is True if rounding could change the choice."""
 
     token: int
     close: bool
@@ -91,7 +91,7 @@ def likeliest(logits: torch.Tensor) -> list[Choice]:
 
 
 def draw(logits: torch.Tensor, warpers: Sequence[Any], at: Sequence[float]) -> list[Choice]:
-    """The token of each row [rows, vocabulary] that a number from 0 to 1 stands for, after the warpers."""
+    """The token of each row [rows, vocabulary] at a cumulated probability from 0 to 1, after the warpers."""
     scores = warped(logits, warpers)
     cumulated = cumulate(scores)
     drawn = pick(cumulated, at)
@@ -105,9 +105,10 @@ def draw(logits: torch.Tensor, warpers: Sequence[Any], at: Sequence[float]) -> l
 
 
 def _slack(logits: torch.Tensor, scores: torch.Tensor, shares: torch.Tensor, warpers: Sequence[Any]) -> torch.Tensor:
-    """How far rounding can move the borders between tokens [rows]: with the logits, and with what is cut off.
+    """The distance that rounding can move the borders between tokens [rows], by logits and by tokens cut off.
 
-    Whether a token at the edge of the cut stays is seen by moving all that stay and all others apart, and together.
+    A token at the edge of the cut is unsure if moving the tokens that stay and all others apart, or together, changes
+    the cut.
     """
     rounding = _rounding(logits)
     kept = scores > -torch.inf
@@ -121,7 +122,7 @@ def _slack(logits: torch.Tensor, scores: torch.Tensor, shares: torch.Tensor, war
 def warped(logits: torch.Tensor, warpers: Sequence[Any]) -> torch.Tensor:
     scores: torch.Tensor = logits
     for warper in warpers:
-        # None of ours looks at the ids.
+        # No warper here looks at the ids.
         scores = warper(None, scores)
     return scores
 
@@ -141,9 +142,9 @@ def pick(cumulated: torch.Tensor, at: Sequence[float]) -> torch.Tensor:
 
 
 def warpers_of(kwargs: GenerationKwargs, own: Any) -> list[Any]:
-    """How a distribution is reshaped before a token is drawn, in the order of transformers.
+    """The changes to a distribution before a token is drawn, in the order of transformers.
 
-    What the request does not say is as `own`, the checkpoint's generation config, has it.
+    Settings that the request does not name are those of `own`, the checkpoint's generation config.
     """
     top_k = _first(kwargs.top_k, own.top_k, DEFAULT_TOP_K)
     top_p = _first(kwargs.top_p, own.top_p, 1.0)
@@ -156,7 +157,7 @@ def warpers_of(kwargs: GenerationKwargs, own: Any) -> list[Any]:
 
 
 def _rounding(logits: torch.Tensor) -> torch.Tensor:
-    """What rounding may do to a logit of each row [rows]; 0 in half precision, where texts do depend on it."""
+    """The largest change of a logit by rounding [rows]; 0 in half precision, where texts do depend on neighbours."""
     units = ROUNDING if logits.dtype in (torch.float32, torch.float64) else 0
     return units * torch.finfo(torch.float32).eps * logits.nan_to_num(0.0, 0.0, 0.0).abs().amax(-1)
 

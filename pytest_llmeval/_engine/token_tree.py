@@ -4,10 +4,8 @@ Sequences that begin alike share a path: task prefix, document, choices. In sort
 belongs to the first sequence that holds it, and sequence after sequence, each without what it shares with the one
 before, is the tree in preorder. So a pass is written down as flat lists, and a subtree is a run of sequences.
 
-Which keys the tokens of a pass can see at all, block by block: what lies outside need not be multiplied. Pure.
-
 A pass of many documents is one row, in which a token sees its own document and what all share. Attention over the
-whole row would compute mostly what the mask takes away again.
+whole row would compute mostly what the mask takes away again: `blocks` says which keys the tokens can see at all.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from pytest_llmeval._engine.batches import Question
+from pytest_llmeval._engine.batches import common_length
 from pytest_llmeval._engine.batches import plan_rows
 from pytest_llmeval._engine.requests import TokenIds
 from pytest_llmeval._engine.requests import TokenRequest
@@ -36,13 +35,13 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`pack`: tokens of a pass that is put together from subtrees; `longest`: most new tokens of any pass."""
+    """The size of passes. `pack`: tokens of a pass that is put together from subtrees; `longest`: of any pass."""
 
     pack: int
     longest: int
 
     def after_running_out(self, tokens: int) -> Limits:
-        """Limits that split a pass of so many tokens, which did not fit into memory, in two."""
+        """Return limits that split a pass of `tokens` tokens, which did not fit into memory, in two."""
         half = max(1, tokens // 2)
         return Limits(min(self.pack, half), half)
 
@@ -52,19 +51,20 @@ class Pass:
     """One forward pass over new tokens behind `held` tokens that are in the cache.
 
     New token i has position `depths[i]` and sees all held tokens, itself and its ancestors: token j is one
-    if ``j < i < ends[j]``. The first `chain` new tokens are a path from the held ones on.
+    if ``j < i < ends[j]``. The first `n_path` new tokens are a path behind the held ones, from which later passes go
+    on.
     """
 
     held: int
     ids: tuple[int, ...]
     depths: tuple[int, ...]
     ends: tuple[int, ...]
-    chain: int
+    n_path: int
     asked: tuple[Asked, ...]
 
     @property
-    def trunk(self) -> int:
-        """So many of the first new tokens are a path that all new tokens behind them see."""
+    def n_shared(self) -> int:
+        """The number of first new tokens that are a path which all new tokens behind them see."""
         n = len(self.ids)
         return next((i for i, end in enumerate(self.ends) if end < n), n)
 
@@ -84,7 +84,7 @@ class _Pack(NamedTuple):
 
 
 class Tree:
-    """The tree of some requests. `questions` holds what was asked, in no order of the requests'."""
+    """The tree of some requests. `questions` are their target tokens, not in the order of the requests."""
 
     def __init__(self, requests: Sequence[TokenRequest]) -> None:
         rows = sorted(plan_rows(requests), key=lambda row: row.input_ids)
@@ -105,20 +105,20 @@ class Tree:
 
     @property
     def n_tokens(self) -> int:
-        """How many distinct tokens it holds: what a plan computes."""
+        """The number of distinct tokens of the tree, which is what its passes compute."""
         return self._own[-1]
 
     def _ask(self, question: Question, owners: Sequence[tuple[int, int]]) -> None:
-        """`owners`: from which depth on a path belongs to which sequence."""
+        """Note the targets of a question. `owners`: from each depth on, the path belongs to the sequence beside it."""
         for place, target in zip(question.positions, question.targets, strict=True):
             _, owner = owners[bisect_right(owners, place, key=lambda own: own[0]) - 1]
             self._asked[owner].append(Asked(place, target, len(self.questions)))
         self.questions.append(question)
 
     def passes(self, limits: Limits, cached: TokenIds = ()) -> Iterator[Pass]:
-        """The passes in order; each finds in the cache what the one before held and the path that it began with.
+        """Yield the passes in order. `cached`: the path of ids that the cache holds at the start.
 
-        `cached` is the path that the cache holds at the start.
+        Each pass finds in the cache the tokens that the one before held, and the path with which that one began.
         """
         waiting: list[_Part | _Pack] = [_Part(0, len(self._ids), self._known(cached))] if self._ids else []
         while waiting:
@@ -141,7 +141,7 @@ class Tree:
                 waiting += reversed(self._divide(part, fork, limits.pack))
 
     def _known(self, cached: TokenIds) -> int:
-        """How much of the cached path all sequences share, up to the first token that is asked about."""
+        """The length of the cached path that all sequences share, up to the first token that is asked about."""
         known = min(common_length(cached, self._ids[0]), self._fork(_Part(0, len(self._ids), 0)))
         asked = self._asked[0][0].place if self._asked[0] else known
         return min(known, asked)
@@ -150,13 +150,13 @@ class Tree:
         return len(self._ids[part.first]) - part.held + self._own[part.last] - self._own[part.first + 1]
 
     def _fork(self, part: _Part) -> int:
-        """The depth at which the sequences of a part go different ways, or end."""
+        """The depth at which the sequences of a part differ, or one ends."""
         return min(self._shared[part.first + 1 : part.last], default=len(self._ids[part.first]))
 
     def _divide(self, part: _Part, fork: int, pack: int) -> list[_Part | _Pack]:
-        """The subtrees behind a fork: small ones packed, large ones by themselves.
+        """The subtrees behind a fork: small ones packed, large ones alone.
 
-        The one that also holds the path to the fork comes first: the others find it in the cache.
+        The one that also holds the path to the fork comes first: the others find that path in the cache.
         """
         borders = [i for i in range(part.first + 1, part.last) if self._shared[i] == fork]
         starts = [part.first, *borders]
@@ -172,7 +172,7 @@ class Tree:
         return [*before, *packs, *large]
 
     def _pack(self, parts: Sequence[_Part], pack: int) -> list[_Pack]:
-        """Neighbours together, in as few packs as possible and these of about equal size."""
+        """Neighbouring parts in as few packs as possible, of about equal size."""
         total = sum(self._size(part) for part in parts)
         room = total / max(1, -(-total // pack))
         packs: list[_Pack] = []
@@ -188,7 +188,7 @@ class Tree:
         return [*packs, _Pack(tuple(group))] if group else packs
 
     def _write(self, parts: Sequence[_Part], end: int) -> Pass:
-        """The parts as flat lists; the first sequence only up to `end`."""
+        """The pass over these parts; the first sequence is read only up to `end`."""
         start = parts[0].held
         ids: list[int] = []
         depths: list[int] = []
@@ -216,65 +216,37 @@ class Tree:
         return asked[bisect_left(asked, (begin,)) : bisect_left(asked, (end,))]
 
 
-def common_length(a: TokenIds, b: TokenIds) -> int:
-    """How many tokens two sequences begin alike."""
-    low, high = 0, min(len(a), len(b))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def distinct_waves(requests: Sequence[TokenRequest], tokens: int) -> Iterator[range]:
-    """As `batches.waves`, by about `tokens` tokens that the request before does not share."""
-    start = held = 0
-    for index, request in enumerate(requests):
-        before = requests[index - 1].input_ids if index else ()
-        if held >= tokens and request.context_ids != requests[index - 1].context_ids:
-            yield range(start, index)
-            start, held = index, 0
-        held += len(request.input_ids) - common_length(before, request.input_ids)
-    if start < len(requests):
-        yield range(start, len(requests))
-
-
 @dataclass(frozen=True, slots=True)
 class Block:
-    """New tokens `start` to `end` - 1 see no key outside of `keys`: runs of held and new tokens, counted together."""
+    """New tokens `start` to `end` - 1, and `keys`: all that they can see, as runs of held and new tokens together."""
 
     start: int
     end: int
     keys: tuple[tuple[int, int], ...]
 
 
-def blocks(step: Pass, size: int, *, behind_trunk: bool = False) -> list[Block]:
-    """The new tokens in order, in blocks of size / 2 to `size` that begin where most of the path can be left.
+def blocks(step: Pass, size: int, *, behind_shared: bool = False) -> list[Block]:
+    """Return the new tokens in blocks of size / 2 to `size`, cut where a token has the fewest ancestors.
 
-    `behind_trunk`: only those behind the trunk, and of their keys those that not all of them see.
+    `behind_shared`: only the tokens behind the shared ones, and only the keys that not all of them see.
     """
-    first, known = (step.trunk, step.held + step.trunk) if behind_trunk else (0, 0)
+    first, known = (step.n_shared, step.held + step.n_shared) if behind_shared else (0, 0)
     found = []
     for start, end in _cuts(step.depths, size, first):
-        runs = _runs(step.held, _ancestors(step.ends, start), start, end)
+        ancestors = [place for place in range(start) if step.ends[place] > start]
+        runs = _runs(step.held, ancestors, start, end)
         found.append(Block(start, end, tuple((max(known, a), b) for a, b in runs if b > known)))
     return found
 
 
 def _cuts(depths: Sequence[int], size: int, start: int) -> Iterator[tuple[int, int]]:
     while len(depths) - start > size:
-        # The last of the shallowest.
+        # The last one of the least depth.
         end = min(range(start + size, start + max(1, size // 2) - 1, -1), key=lambda place: depths[place])
         yield start, end
         start = end
     if start < len(depths):
         yield start, len(depths)
-
-
-def _ancestors(ends: Sequence[int], place: int) -> list[int]:
-    return [j for j in range(place) if ends[j] > place]
 
 
 def _runs(held: int, ancestors: Sequence[int], start: int, end: int) -> Iterator[tuple[int, int]]:

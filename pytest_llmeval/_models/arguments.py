@@ -11,8 +11,8 @@ from dataclasses import field
 from dataclasses import fields
 from typing import Any
 
-from pytest_llmeval._engine.requests import ENGINES
-from pytest_llmeval._engine.requests import EngineOptions
+from pytest_llmeval._engine import ENGINES
+from pytest_llmeval._engine import EngineOptions
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._plain import did_you_mean
 from pytest_llmeval._settings import FLAG

@@ -14,13 +14,13 @@ from itertools import chain
 from typing import Any
 from typing import TypeAlias
 
-from pytest_llmeval._engine.requests import GenerationRequest
-from pytest_llmeval._engine.requests import RequestError
-from pytest_llmeval._engine.requests import TokenIds
-from pytest_llmeval._engine.requests import TokenRequest
-from pytest_llmeval._engine.windows import fit_prompt
-from pytest_llmeval._engine.windows import fit_request
-from pytest_llmeval._engine.windows import rolling_windows
+from pytest_llmeval._engine import GenerationRequest
+from pytest_llmeval._engine import RequestError
+from pytest_llmeval._engine import TokenIds
+from pytest_llmeval._engine import TokenRequest
+from pytest_llmeval._engine import fit_prompt
+from pytest_llmeval._engine import fit_request
+from pytest_llmeval._engine import rolling_windows
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._lm import GenerationKwargs
 from pytest_llmeval._models.cuts import cuts_are_exact

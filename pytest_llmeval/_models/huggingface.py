@@ -17,6 +17,11 @@ from typing import Any
 import jinja2
 import torch
 
+from pytest_llmeval._engine import Completion
+from pytest_llmeval._engine import EngineChoice
+from pytest_llmeval._engine import GenerationRequest
+from pytest_llmeval._engine import TokenRequest
+from pytest_llmeval._engine.choosing import Engine
 from pytest_llmeval._engine.choosing import choose_engine
 from pytest_llmeval._engine.choosing import other_groupings
 from pytest_llmeval._engine.devices import Usage
@@ -24,10 +29,6 @@ from pytest_llmeval._engine.devices import choose_device
 from pytest_llmeval._engine.devices import free_memory
 from pytest_llmeval._engine.devices import peak_memory
 from pytest_llmeval._engine.devices import share_processors
-from pytest_llmeval._engine.requests import Completion
-from pytest_llmeval._engine.requests import Engine
-from pytest_llmeval._engine.requests import GenerationRequest
-from pytest_llmeval._engine.requests import TokenRequest
 from pytest_llmeval._errors import LLMEvalWarning
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._lm import Generation
@@ -106,6 +107,11 @@ class HuggingFaceLM:
         self._weights = {"model_num_parameters": size, "model_dtype": str(model.dtype)}
         return choose_engine(model, self._options, self._eos_ids, remembers=self._identify is not None)
 
+    @property
+    def engine_choice(self) -> EngineChoice:
+        """The engines that serve this model, and the reasons against faster ones. Loads the weights."""
+        return self.engine.choice
+
     def prepare(self) -> None:
         """Read the weights now. Raises ModelError if that fails."""
         _ = self.engine
@@ -164,7 +170,12 @@ class HuggingFaceLM:
             for token in [getattr(tokenizer, f"{name}_token")]
         }
         return {
-            "model": {**self._weights, "model_revision": self._args.revision or "main", "model_sha": self._commit},
+            "model": {
+                **self._weights,
+                "model_revision": self._args.revision or "main",
+                "model_sha": self._commit,
+                "engine": self.engine_choice.facts,
+            },
             "tokenizer": {**special, "eot_token_id": tokenizer.eos_token_id, "max_length": self.max_length},
             "chat_template": tokenizer.get_chat_template() if tokenizer.chat_template else None,
         }

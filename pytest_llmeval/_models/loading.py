@@ -24,7 +24,7 @@ from typing import TypeVar
 import torch
 import transformers
 
-from pytest_llmeval._engine.silence import silence
+from pytest_llmeval._engine.causal_model import silence
 from pytest_llmeval._errors import LLMEvalWarning
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._models.checkpoints import content_hashes

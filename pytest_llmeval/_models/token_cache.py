@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from typing import Any
 from typing import TypeAlias
 
-from pytest_llmeval._engine.requests import RequestError
-from pytest_llmeval._engine.requests import TokenIds
-from pytest_llmeval._engine.requests import TokenRequest
+from pytest_llmeval._engine import RequestError
+from pytest_llmeval._engine import TokenIds
+from pytest_llmeval._engine import TokenRequest
 from pytest_llmeval._plain import BoundedCache
 
 

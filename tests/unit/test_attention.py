@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from pytest_llmeval._engine import TokenRequest
 from pytest_llmeval._engine import attention
 from pytest_llmeval._engine.attention import BlockAttention
 from pytest_llmeval._engine.attention import tree_mask
-from pytest_llmeval._engine.requests import TokenRequest
 from pytest_llmeval._engine.token_tree import Limits
 from pytest_llmeval._engine.token_tree import Pass
 from pytest_llmeval._engine.token_tree import Tree
@@ -59,7 +59,7 @@ def test_parts_are_as_good_as_the_whole(
 
 
 def test_what_is_shared_is_attended_to_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three docs of two tokens behind a trunk of 20: the trunk along itself, all docs to it, each doc to its own."""
+    """Three docs of two tokens behind a path of 20: the path attends along itself, all docs to it, each to its own."""
     (step,) = Tree([TokenRequest((9,) * 20 + (doc, doc), (0,)) for doc in range(3)]).passes(Limits(40, 40))
     mask = tree_mask(step, torch.float64, torch.device("cpu"))
     sizes = []

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_llmeval._engine import GenerationRequest
+from pytest_llmeval._engine import TokenRequest
 from pytest_llmeval._engine.batches import Budget
 from pytest_llmeval._engine.batches import Question
 from pytest_llmeval._engine.batches import Row
 from pytest_llmeval._engine.batches import pack
 from pytest_llmeval._engine.batches import plan_rows
 from pytest_llmeval._engine.batches import waves
-from pytest_llmeval._engine.requests import GenerationRequest
-from pytest_llmeval._engine.requests import TokenRequest
 from pytest_llmeval._engine.requests import plan_prompts
 from pytest_llmeval._engine.requests import settings_key
 from pytest_llmeval._lm import GenerationKwargs

@@ -11,11 +11,11 @@ import pytest
 import tablemodels as tables
 import torch
 
+from pytest_llmeval._engine import GenerationRequest
+from pytest_llmeval._engine import TokenRequest
 from pytest_llmeval._engine.batches import Budget
 from pytest_llmeval._engine.continuous import ContinuousGenerator
 from pytest_llmeval._engine.padded import PaddedEngine
-from pytest_llmeval._engine.requests import GenerationRequest
-from pytest_llmeval._engine.requests import TokenRequest
 from pytest_llmeval._engine.token_tree import Limits
 from pytest_llmeval._engine.tree import TreeEngine
 from pytest_llmeval._errors import ModelError
@@ -144,7 +144,7 @@ ROADS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
 SMALLEST = {
     "padded scoring": ("1 sequence of up to 10 tokens", [(4, 10), (2, 10), (1, 10)]),
     "padded writing": ("1 sequence of up to 12 tokens", [(4, 10), (2, 10), (1, 10)]),
-    "tree": ("1 token", [(1, 13), (1, 6), (1, 3), (1, 1)]),
+    "tree": ("1 token behind 0, in sequences of up to 1", [(1, 13), (1, 6), (1, 3), (1, 1)]),
     "continuous": ("1 sequence of up to 9 tokens", [(1, 34), (1, 15), (1, 7), (1, 3), (1, 1)]),
 }
 #: The first pass on each road.

@@ -7,16 +7,16 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval._engine.requests import TokenIds
-from pytest_llmeval._engine.requests import TokenRequest
+from pytest_llmeval._engine import TokenIds
+from pytest_llmeval._engine import TokenRequest
+from pytest_llmeval._engine.batches import common_length
+from pytest_llmeval._engine.batches import waves
 from pytest_llmeval._engine.token_tree import Asked
 from pytest_llmeval._engine.token_tree import Block
 from pytest_llmeval._engine.token_tree import Limits
 from pytest_llmeval._engine.token_tree import Pass
 from pytest_llmeval._engine.token_tree import Tree
 from pytest_llmeval._engine.token_tree import blocks
-from pytest_llmeval._engine.token_tree import common_length
-from pytest_llmeval._engine.token_tree import distinct_waves
 
 
 # Few different ids, so that sequences often share a path; sometimes a long one, which all begin with.
@@ -43,7 +43,7 @@ def read(steps: list[Pass], cached: TokenIds = ()) -> list[tuple[Pass, list[Toke
         ]
         assert [len(sight) - 1 for sight in sights] == list(step.depths)
         seen.append((step, sights))
-        path += step.ids[: step.chain]
+        path += step.ids[: step.n_path]
     return seen
 
 
@@ -59,7 +59,7 @@ def test_a_task_of_two_docs_is_one_pass_where_it_fits() -> None:
             ids=(7, 8, 1, 5, 2),
             depths=(0, 1, 2, 3, 2),
             ends=(5, 5, 4, 4, 5),
-            chain=4,
+            n_path=4,
             asked=(Asked(2, 4, 1), Asked(2, 5, 0), Asked(3, 6, 0), Asked(4, 4, 2)),
         )
     ]
@@ -100,7 +100,7 @@ def test_packs_are_of_about_equal_size() -> None:
 def test_nothing_asked_needs_no_pass() -> None:
     assert list(Tree([]).passes(Limits(1, 1))) == []
     assert Tree([]).n_tokens == 0
-    assert list(distinct_waves([], 10)) == []
+    assert list(waves([], 10, distinct=True)) == []
 
 
 @given(asked=requests, limits=limits)
@@ -170,7 +170,7 @@ def test_common_length(a: TokenIds, b: TokenIds) -> None:
 
 @given(asked=requests, tokens=st.integers(1, 20))
 def test_waves_keep_the_order_and_the_requests_of_a_context_together(asked: list[TokenRequest], tokens: int) -> None:
-    parts = list(distinct_waves(asked, tokens))
+    parts = list(waves(asked, tokens, distinct=True))
     assert [place for part in parts for place in part] == list(range(len(asked)))
     for before, after in itertools.pairwise(parts):
         assert asked[before[-1]].context_ids != asked[after[0]].context_ids
@@ -178,7 +178,7 @@ def test_waves_keep_the_order_and_the_requests_of_a_context_together(asked: list
 
 def test_waves_count_what_is_distinct() -> None:
     asked = [TokenRequest((7,) * 100 + (doc,), (0, 0)) for doc in range(6)]
-    assert list(distinct_waves(asked, 103)) == [range(2), range(2, 6)]
+    assert list(waves(asked, 103, distinct=True)) == [range(2), range(2, 6)]
 
 
 @given(asked=requests, limits=limits, size=st.integers(1, 12))
@@ -204,13 +204,15 @@ def test_a_block_begins_with_a_doc_and_sees_no_other() -> None:
 
 
 @given(asked=requests, limits=limits, size=st.integers(1, 12))
-def test_blocks_behind_the_trunk_leave_out_what_all_see(asked: list[TokenRequest], limits: Limits, size: int) -> None:
+def test_blocks_behind_the_shared_tokens_leave_out_what_all_see(
+    asked: list[TokenRequest], limits: Limits, size: int
+) -> None:
     for step in Tree(asked).passes(limits):
-        n, known = len(step.ids), step.held + step.trunk
-        assert all(end == n for end in step.ends[: step.trunk])
-        assert step.trunk == n or step.ends[step.trunk] < n
-        parts = blocks(step, size, behind_trunk=True)
-        assert [i for part in parts for i in range(part.start, part.end)] == list(range(step.trunk, n))
+        n, known = len(step.ids), step.held + step.n_shared
+        assert all(end == n for end in step.ends[: step.n_shared])
+        assert step.n_shared == n or step.ends[step.n_shared] < n
+        parts = blocks(step, size, behind_shared=True)
+        assert [i for part in parts for i in range(part.start, part.end)] == list(range(step.n_shared, n))
         for part in parts:
             assert part.end - part.start <= size
             keys = [key for run in part.keys for key in range(*run)]
@@ -221,9 +223,9 @@ def test_blocks_behind_the_trunk_leave_out_what_all_see(asked: list[TokenRequest
                 assert {key for key in seen if key >= known} <= set(keys)
 
 
-def test_the_trunk_is_left_out_of_blocks() -> None:
+def test_shared_tokens_are_left_out_of_blocks() -> None:
     asked = [TokenRequest((7, 7, doc, doc, doc), (0,)) for doc in range(4)]
     first, second = Tree(asked).passes(Limits(6, 8))
-    assert (first.trunk, second.trunk, second.held) == (2, 0, 2)
-    assert blocks(first, 4, behind_trunk=True) == [Block(2, 5, ((2, 5),)), Block(5, 8, ((5, 8),))]
-    assert blocks(second, 4, behind_trunk=True) == [Block(0, 3, ((2, 5),)), Block(3, 6, ((5, 8),))]
+    assert (first.n_shared, second.n_shared, second.held) == (2, 0, 2)
+    assert blocks(first, 4, behind_shared=True) == [Block(2, 5, ((2, 5),)), Block(5, 8, ((5, 8),))]
+    assert blocks(second, 4, behind_shared=True) == [Block(0, 3, ((2, 5),)), Block(3, 6, ((5, 8),))]

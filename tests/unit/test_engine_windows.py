@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmeval._engine.requests import RequestError
-from pytest_llmeval._engine.requests import TokenRequest
-from pytest_llmeval._engine.windows import fit_prompt
-from pytest_llmeval._engine.windows import fit_request
-from pytest_llmeval._engine.windows import rolling_windows
+from pytest_llmeval._engine import RequestError
+from pytest_llmeval._engine import TokenRequest
+from pytest_llmeval._engine import fit_prompt
+from pytest_llmeval._engine import fit_request
+from pytest_llmeval._engine import rolling_windows
 from pytest_llmeval._lm import GenerationKwargs
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -23,16 +24,16 @@ from tablemodels import A
 from tablemodels import Q
 from tablemodels import X
 
+from pytest_llmeval._engine import Completion
+from pytest_llmeval._engine import EngineChoice
+from pytest_llmeval._engine import EngineOptions
+from pytest_llmeval._engine import GenerationRequest
 from pytest_llmeval._engine.batches import Budget
 from pytest_llmeval._engine.choosing import choose_engine
+from pytest_llmeval._engine.chunks import Chunk
+from pytest_llmeval._engine.chunks import ChunkRunner
 from pytest_llmeval._engine.continuous import ContinuousGenerator
 from pytest_llmeval._engine.padded import PaddedEngine
-from pytest_llmeval._engine.requests import Completion
-from pytest_llmeval._engine.requests import EngineOptions
-from pytest_llmeval._engine.requests import GenerationRequest
-from pytest_llmeval._engine.rows import RowRunner
-from pytest_llmeval._engine.rows import Run
-from pytest_llmeval._engine.tree import TreeEngine
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._lm import GenerationKwargs
 
@@ -63,18 +64,29 @@ ROWS = {
     ),
     "falcon": lambda: transformers.FalconConfig(**FALCON, alibi=False),
 }
-#: Models that are not: attention of another form, biases by place, a state, a short window.
+#: Two reasons against a way that was tried.
+FAILS = r"the model failed on \d+ tokens behind 0, in sequences of up to \d+: (Value|Index)Error: \w"
+DIFFER = r"log-probabilities differ by \d.* \(root mean square\), rounding allows 0\.00"
+#: Models that are not, and the reason: attention of another form, biases by place, a state, a short window.
 PADDED = {
-    "gemma2": lambda: transformers.Gemma2Config(**GEMMA),
-    "llama": lambda: transformers.LlamaConfig(**GROUPED, attn_implementation="eager"),
-    "bloom": lambda: transformers.BloomConfig(
-        vocab_size=WORDS, hidden_size=32, n_layer=2, n_head=4, initializer_range=0.5, **IDS
+    "gemma2": (lambda: transformers.Gemma2Config(**GEMMA), "continuous", DIFFER),
+    "llama": (lambda: transformers.LlamaConfig(**GROUPED, attn_implementation="eager"), "continuous", DIFFER),
+    "bloom": (
+        lambda: transformers.BloomConfig(
+            vocab_size=WORDS, hidden_size=32, n_layer=2, n_head=4, initializer_range=0.5, **IDS
+        ),
+        "tree",
+        FAILS,
     ),
-    "falcon": lambda: transformers.FalconConfig(**FALCON, alibi=True),
-    "mamba": lambda: transformers.MambaConfig(
-        vocab_size=WORDS, hidden_size=32, state_size=8, num_hidden_layers=2, initializer_range=0.5, **IDS
+    "falcon": (lambda: transformers.FalconConfig(**FALCON, alibi=True), "tree", FAILS),
+    "mamba": (
+        lambda: transformers.MambaConfig(
+            vocab_size=WORDS, hidden_size=32, state_size=8, num_hidden_layers=2, initializer_range=0.5, **IDS
+        ),
+        "tree",
+        FAILS,
     ),
-    "gemma3": lambda: transformers.Gemma3TextConfig(**(GEMMA | {"sliding_window": 8})),
+    "gemma3": (lambda: transformers.Gemma3TextConfig(**(GEMMA | {"sliding_window": 8})), "continuous", DIFFER),
 }
 
 
@@ -143,16 +155,16 @@ def benchmark() -> list[GenerationRequest]:
     return requests
 
 
-def spy(monkeypatch: pytest.MonkeyPatch) -> list[list[Run]]:
-    """Grows by the runs of every pass."""
-    passes: list[list[Run]] = []
-    run = RowRunner.run
+def spy(monkeypatch: pytest.MonkeyPatch) -> list[list[Chunk]]:
+    """Grows by the chunks of every pass."""
+    passes: list[list[Chunk]] = []
+    run = ChunkRunner.run
 
-    def seen(self: RowRunner, runs: Sequence[Run]) -> torch.Tensor:
-        passes.append(list(runs))
-        return run(self, runs)
+    def seen(self: ChunkRunner, chunks: Sequence[Chunk]) -> torch.Tensor:
+        passes.append(list(chunks))
+        return run(self, chunks)
 
-    monkeypatch.setattr(RowRunner, "run", seen)
+    monkeypatch.setattr(ChunkRunner, "run", seen)
     return passes
 
 
@@ -160,21 +172,29 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> list[list[Run]]:
 def test_texts_are_those_of_the_padded_engine(name: str) -> None:
     model = random_model(ROWS[name]())
     engine = choose_engine(model, EngineOptions(), [EOS])
-    assert isinstance(engine, TreeEngine)
-    assert isinstance(engine.writer, ContinuousGenerator)
+    assert (engine.choice.scoring, engine.choice.generation) == ("tree", None)
     expected = padded_engine(model).generate(benchmark(), never, nothing)
     assert engine.generate(benchmark(), never, nothing) == expected
+    assert engine.choice.generation == "continuous"
+    assert engine.choice.slower is None
     for writer in (continuous(model, rows=1, pack=7), continuous(model, rows=3, pack=30)):
         assert writer.generate(benchmark(), never, nothing) == expected
 
 
 @pytest.mark.parametrize("name", PADDED)
-def test_models_that_cannot_be_run_so_are_served_padded(name: str) -> None:
-    model = random_model(PADDED[name]())
+def test_models_that_cannot_be_run_so_are_served_padded_and_say_why(name: str) -> None:
+    config, refused, reason = PADDED[name]
+    model = random_model(config())
     engine = choose_engine(model, EngineOptions(), [EOS])
-    assert isinstance(engine.writer if isinstance(engine, TreeEngine) else engine, PaddedEngine)
     requests = [asked((5, 6, 7)), asked((8,))]
     assert engine.generate(requests, never, nothing) == padded_engine(model).generate(requests, never, nothing)
+    scoring = "padded" if refused == "tree" else "tree"
+    assert (engine.choice.scoring, engine.choice.generation) == (scoring, "padded")
+    assert re.match(reason, engine.choice.refused[refused])
+    slower = engine.choice.slower
+    assert slower is not None
+    assert slower.endswith(f"for each of them: {refused} refused: {engine.choice.refused[refused]}")
+    assert EngineChoice(**engine.choice.facts) == engine.choice
 
 
 ids = st.lists(st.integers(3, 5), min_size=1, max_size=9).map(tuple)
@@ -191,7 +211,7 @@ texts = st.builds(
 def test_any_texts_beside_any_others_are_what_they_are_alone(texts: Any, rows: int, pack: int, least: int) -> None:
     requests = [asked(*text) for part in texts for text in part]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pytest_llmeval._engine.continuous.LEAST_STEM", least)
+        patch.setattr("pytest_llmeval._engine.continuous.LEAST_PREFIX", least)
         done = continuous(llama(), rows=rows, pack=pack).generate(requests, never, nothing)
     assert [one.ids for one in done] == [greedy(llama(), one.ids, one.kwargs.max_gen_toks) for one in requests]
 
@@ -202,7 +222,7 @@ def test_what_prompts_share_is_read_once(monkeypatch: pytest.MonkeyPatch) -> Non
     samples = [asked((*shots, 40, 41), 1, do_sample=True, temperature=1.0, repeat=i) for i in range(5)]
     docs = [asked((*shots, 50 + doc, 60), 1) for doc in range(4)]
     continuous(llama()).generate([*samples, *docs], never, nothing)
-    assert sum(len(run.ids) for runs in passes for run in runs) == 30 + 5 * 2 + 4 * 2
+    assert sum(len(chunk.ids) for chunks in passes for chunk in chunks) == 30 + 5 * 2 + 4 * 2
 
 
 def test_rows_that_are_done_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +231,7 @@ def test_rows_that_are_done_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     requests = [asked(ids, 5) for ids in [(Q,), (A,), (X, Q), (X, A)]]
     done = continuous(model, rows=2).generate(requests, never, nothing)
     assert [one.ids for one in done] == [(YES, EOS), (NO, X, NO, X, NO)] * 2
-    assert all(len(runs) == 2 for runs in passes[:4])
+    assert all(len(chunks) == 2 for chunks in passes[:4])
 
 
 def test_a_text_that_turns_in_circles_takes_few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,14 +247,14 @@ def test_what_rounding_could_decide_is_decided_alone(settings: dict[str, Any], m
     tie = torch.zeros(8, 8)
     tie[:, YES] = tie[:, NO] = 10.0
     model = tables.table_lm(tie)
-    run = RowRunner.run
+    run = ChunkRunner.run
 
-    def rounded(self: RowRunner, runs: Sequence[Run]) -> torch.Tensor:
-        logits = run(self, runs)
-        logits[:, NO if len(runs) % 2 else YES] += 1e-4 * (len(runs) - 1)
+    def rounded(self: ChunkRunner, chunks: Sequence[Chunk]) -> torch.Tensor:
+        logits = run(self, chunks)
+        logits[:, NO if len(chunks) % 2 else YES] += 1e-4 * (len(chunks) - 1)
         return logits
 
-    monkeypatch.setattr(RowRunner, "run", rounded)
+    monkeypatch.setattr(ChunkRunner, "run", rounded)
     requests = [asked((Q, *[X] * i), 2 + 2 * i, seed=i, **settings) for i in range(5)]
     alone = [continuous(model).generate([one], never, nothing)[0] for one in requests]
     for rows in (2, 5):
@@ -256,15 +276,15 @@ def test_stops_end_a_text_in_the_middle_of_a_right_guess() -> None:
     assert done == Completion((NO, X) * 10 + (NO,), "stop")
 
 
-def out_of_memory(monkeypatch: pytest.MonkeyPatch, fails: Callable[[Sequence[Run]], bool], error: Exception) -> None:
-    run = RowRunner.run
+def out_of_memory(monkeypatch: pytest.MonkeyPatch, fails: Callable[[Sequence[Chunk]], bool], error: Exception) -> None:
+    run = ChunkRunner.run
 
-    def in_little_memory(self: RowRunner, runs: Sequence[Run]) -> torch.Tensor:
-        if fails(runs):
+    def in_little_memory(self: ChunkRunner, chunks: Sequence[Chunk]) -> torch.Tensor:
+        if fails(chunks):
             raise error
-        return run(self, runs)
+        return run(self, chunks)
 
-    monkeypatch.setattr(RowRunner, "run", in_little_memory)
+    monkeypatch.setattr(ChunkRunner, "run", in_little_memory)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +293,7 @@ def out_of_memory(monkeypatch: pytest.MonkeyPatch, fails: Callable[[Sequence[Run
 def test_passes_get_smaller_when_memory_runs_out(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = padded_engine(llama()).generate(benchmark(), never, nothing)
     writer = continuous(llama())
-    out_of_memory(monkeypatch, lambda runs: sum(len(run.ids) for run in runs) > 20 or len(runs) > 4, error)
+    out_of_memory(monkeypatch, lambda chunks: sum(len(chunk.ids) for chunk in chunks) > 20 or len(chunks) > 4, error)
     seen: list[int] = []
     assert writer.generate(benchmark(), never, lambda done, _: seen.append(done)) == expected
     assert seen == sorted(seen)
@@ -286,7 +306,7 @@ def test_texts_go_on_where_memory_ran_out(monkeypatch: pytest.MonkeyPatch) -> No
     sampled = [asked((5, 6, 7), 30, do_sample=True, temperature=1.0, repeat=i) for i in range(6)]
     expected = padded_engine(llama()).generate(sampled, never, nothing)
     passes = spy(monkeypatch)
-    out_of_memory(monkeypatch, lambda runs: len(passes) in (4, 9), MemoryError())
+    out_of_memory(monkeypatch, lambda chunks: len(passes) in (4, 9), MemoryError())
     failed = [0]
     monkeypatch.setattr("pytest_llmeval._engine.continuous.free_memory", lambda: (failed.append(1), passes.append([])))
     assert continuous(llama()).generate(sampled, never, nothing) == expected
@@ -294,7 +314,7 @@ def test_texts_go_on_where_memory_ran_out(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_one_token_that_does_not_fit_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    out_of_memory(monkeypatch, lambda runs: True, MemoryError())
+    out_of_memory(monkeypatch, lambda chunks: True, MemoryError())
     with pytest.raises(ModelError, match="out of memory on 1 sequence of up to 11 tokens; give a smaller max_length"):
         continuous(llama()).generate([asked((3, 7, 9)), asked((4,))], never, nothing)
 
@@ -324,7 +344,7 @@ def test_long_texts_and_other_settings_are_written_padded(monkeypatch: pytest.Mo
     seen: list[tuple[int, int]] = []
     writer = continuous(model, reach=11)
     assert writer.generate(requests, never, lambda done, total: seen.append((done, total))) == expected
-    assert [run.ids for run in passes[0]] == [(3, 4), (3, 4)]
+    assert [chunk.ids for chunk in passes[0]] == [(3, 4), (3, 4)]
     assert seen == sorted(seen)
     assert seen[-1] == (5, 5)
     model.generation_config.repetition_penalty = 1.7
@@ -344,9 +364,8 @@ def test_nothing_is_asked() -> None:
 def test_half_precision_runs(dtype: torch.dtype) -> None:
     model = random_model(ROWS["llama"]()).to(dtype)
     engine = choose_engine(model, EngineOptions(), [EOS])
-    assert isinstance(engine, TreeEngine)
-    assert isinstance(engine.writer, ContinuousGenerator)
     done = engine.generate(benchmark(), never, nothing)
+    assert engine.choice.generation == "continuous"
     for request, one in zip(benchmark(), done, strict=True):
         assert one.finish_reason == ("eos" if one.ids[-1:] == (EOS,) else "length")
         assert one.finish_reason == "eos" or len(one.ids) == request.kwargs.max_gen_toks

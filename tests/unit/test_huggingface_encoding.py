@@ -21,8 +21,8 @@ from tablemodels import A
 from tablemodels import Q
 from tablemodels import X
 
-from pytest_llmeval._engine.requests import RequestError
-from pytest_llmeval._engine.requests import TokenRequest
+from pytest_llmeval._engine import RequestError
+from pytest_llmeval._engine import TokenRequest
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._lm import GenerationKwargs
 from pytest_llmeval._models import TextEncoder

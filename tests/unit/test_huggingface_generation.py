@@ -19,10 +19,10 @@ from tablemodels import A
 from tablemodels import Q
 from tablemodels import X
 
+from pytest_llmeval._engine import Completion
+from pytest_llmeval._engine import GenerationRequest
 from pytest_llmeval._engine.batches import Budget
 from pytest_llmeval._engine.padded import PaddedEngine
-from pytest_llmeval._engine.requests import Completion
-from pytest_llmeval._engine.requests import GenerationRequest
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._lm import GenerationKwargs
 from pytest_llmeval._models import wrap_model

@@ -78,6 +78,7 @@ class TestFolder:
                 "model_dtype": "torch.bfloat16",
                 "model_revision": "main",
                 "model_sha": "",
+                "engine": {"scoring": "tree"},
             },
             "tokenizer": {
                 "tokenizer_pad_token": ["<pad>", "0"],

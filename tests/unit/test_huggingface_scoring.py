@@ -14,11 +14,11 @@ import tablemodels as tables
 import torch
 import transformers
 
+from pytest_llmeval._engine import TokenRequest
 from pytest_llmeval._engine.batches import Budget
+from pytest_llmeval._engine.causal_model import SelectiveModel
+from pytest_llmeval._engine.causal_model import log_probabilities
 from pytest_llmeval._engine.padded import PaddedEngine
-from pytest_llmeval._engine.padded import log_probabilities
-from pytest_llmeval._engine.requests import TokenRequest
-from pytest_llmeval._engine.selective import SelectiveModel
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._lm import Loglikelihood
 from pytest_llmeval._models import wrap_model
@@ -128,7 +128,7 @@ def test_every_architecture_scores_as_one_by_one(name: str) -> None:
     expected = [alone(model, request) for request in requests]
     for budget in BUDGETS.values():
         scored = engine(model, budget)
-        assert scored.scorer.selective.head is not None
+        assert scored.selective.head is not None
         answers = scored.score(requests, nothing)
         assert [answer.logprob for answer in answers] == pytest.approx([total for total, _ in expected], abs=1e-4)
         assert [answer.is_greedy for answer in answers] == [greedy for _, greedy in expected]
@@ -221,12 +221,20 @@ def shared_by_layers() -> Any:
     return model
 
 
-@pytest.mark.parametrize("make", [blended_at_the_end, blended_in_the_last_layer, shared_by_layers])
-def test_a_last_layer_that_needs_all_tokens_gets_them(make: Any) -> None:
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (blended_at_the_end, "the logits change"),
+        (blended_in_the_last_layer, "no part of it computes each token by itself"),
+        (shared_by_layers, "no part of it computes each token by itself"),
+    ],
+)
+def test_a_last_layer_that_needs_all_tokens_gets_them(make: Any, reason: str) -> None:
     model = make()
     selective = SelectiveModel(model)
     assert selective.head is model.lm_head
     assert selective.mixers == ()
+    assert selective.refused == {"last layer": reason}
     ids, wanted = torch.tensor([[3, 4, 5, 6, 7]]), torch.tensor([1, 3])
     found = selective.logits({"input_ids": ids}, wanted)
     torch.testing.assert_close(found, model(ids).logits[0, wanted], atol=1e-4, rtol=0)
@@ -244,7 +252,8 @@ def test_a_model_of_another_kind_is_asked_for_all_logits() -> None:
     torch.manual_seed(1)
     model = Reordered(CONFIGS["gpt2"]()).eval()
     scored = engine(model, BUDGETS["one by one"])
-    assert (scored.scorer.selective.head, scored.scorer.selective.mixers) == (None, ())
+    assert (scored.selective.head, scored.selective.mixers) == (None, ())
+    assert scored.selective.refused == dict.fromkeys(("last layer", "output layer"), "the logits change")
     request = TokenRequest((3, 4, 5), (6,))
     with torch.inference_mode():
         expected = float(model(torch.tensor([[3, 4, 5]])).logits[0, -1].log_softmax(-1)[6])
@@ -272,7 +281,7 @@ def test_more_logits_than_are_copied_at_once(monkeypatch: pytest.MonkeyPatch) ->
     logits = torch.randn(7, 5)
     rows, targets = [6, 0, 3, 3, 5], [0, 1, 2, 3, 4]
     whole = log_probabilities(logits, rows, targets)
-    monkeypatch.setattr("pytest_llmeval._engine.padded.FLOAT_ELEMENTS", 10)
+    monkeypatch.setattr("pytest_llmeval._engine.causal_model.FLOAT_ELEMENTS", 10)
     assert log_probabilities(logits, rows, targets) == whole
 
 
@@ -298,7 +307,7 @@ def test_minus_infinity_is_a_value_and_nan_stays_visible() -> None:
 def test_batches_get_smaller_when_memory_runs_out(error: RuntimeError, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tables.bigram()
     scored = engine(model)
-    run, sizes = scored.scorer.run, []
+    run, sizes = scored.answer, []
 
     def run_in_little_memory(batch: Any) -> Any:
         sizes.append(len(batch))
@@ -306,7 +315,7 @@ def test_batches_get_smaller_when_memory_runs_out(error: RuntimeError, monkeypat
             raise error
         return run(batch)
 
-    monkeypatch.setattr(scored.scorer, "run", run_in_little_memory)
+    monkeypatch.setattr(scored, "answer", run_in_little_memory)
     requests = [TokenRequest((3, 7, i), (4,)) for i in range(7)]
     answers = scored.score(requests, nothing)
     assert [answer.logprob for answer in answers] == pytest.approx([alone(model, r)[0] for r in requests], abs=1e-4)
@@ -319,7 +328,7 @@ def test_one_sequence_that_does_not_fit_is_an_error(monkeypatch: pytest.MonkeyPa
     def fail(batch: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    monkeypatch.setattr(scored.scorer, "run", fail)
+    monkeypatch.setattr(scored, "answer", fail)
     with pytest.raises(ModelError, match="out of memory on 1 sequence of up to 2 tokens; give a smaller max_length"):
         scored.score([TokenRequest((3, 7), (4,))], nothing)
 

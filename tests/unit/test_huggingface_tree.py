@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -15,13 +16,16 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from pytest_llmeval._engine import EngineOptions
+from pytest_llmeval._engine import TokenRequest
+from pytest_llmeval._engine.attention import Windows
+from pytest_llmeval._engine.attention import tree_mask
 from pytest_llmeval._engine.batches import Budget
 from pytest_llmeval._engine.choosing import choose_engine
 from pytest_llmeval._engine.choosing import proven_reach
 from pytest_llmeval._engine.padded import PaddedEngine
-from pytest_llmeval._engine.requests import EngineOptions
-from pytest_llmeval._engine.requests import TokenRequest
 from pytest_llmeval._engine.token_tree import Limits
+from pytest_llmeval._engine.token_tree import Pass
 from pytest_llmeval._engine.token_tree import Tree
 from pytest_llmeval._engine.tree import TreeEngine
 from pytest_llmeval._errors import ModelError
@@ -141,24 +145,76 @@ def test_the_numbers_are_those_of_the_padded_engine(name: str) -> None:
     config, reach = TREE[name]
     model = random_model(config())
     padded = padded_engine(model)
-    found, windows = proven_reach(model, padded.scorer)
-    assert found == reach
+    found = proven_reach(model, padded)
+    assert (found.tokens, found.refused) == (reach, {})
     requests = benchmark()
     expected = padded.score(requests, nothing)
     for limits, block in ((Limits(8, 8), 0), (Limits(16, 40), 6), (Limits(LARGE, 2 * LARGE), 20)):
-        engine = TreeEngine(model, limits, padded, reach, windows)
-        engine._scorer._block = block
+        engine = TreeEngine(model, limits, padded, reach, found.windows, block=block)
         answers = engine.score(requests, nothing)
         assert [a.logprob for a in answers] == pytest.approx([a.logprob for a in expected], abs=1e-4)
         assert [a.is_greedy for a in answers] == [a.is_greedy for a in expected]
 
 
 @pytest.mark.parametrize("name", PADDED)
-def test_models_that_cannot_take_the_tree_are_served_padded(name: str) -> None:
+def test_models_that_cannot_take_the_tree_are_served_padded_and_say_why(name: str) -> None:
     model = random_model(PADDED[name]())
-    assert isinstance(choose_engine(model, EngineOptions(), [2]), PaddedEngine)
-    with pytest.raises(ModelError, match=r"engine=tree: .* engine=padded serves it"):
+    choice = choose_engine(model, EngineOptions(), [2]).choice
+    assert (choice.scoring, choice.generation) == ("padded", "padded")
+    reason = choice.refused["tree"]
+    assert re.match(r"the model failed on \d+ tokens behind 0, in sequences of up to \d+: (Value|Index)Error: ", reason)
+    assert choice.slower == (
+        "scored by the padded engine, which reads tokens that requests share again for each of them: "
+        f"tree refused: {reason}"
+    )
+    with pytest.raises(ModelError, match=rf"engine=tree: .* \({re.escape(reason)}\); engine=padded serves it"):
         choose_engine(model, EngineOptions(engine="tree"), [2])
+
+
+def test_the_padded_engine_that_was_asked_for_is_no_refusal() -> None:
+    choice = choose_engine(llama(), EngineOptions(engine="padded"), [2]).choice
+    assert choice.facts == {"scoring": "padded", "generation": "padded"}
+    assert choice.slower is None
+
+
+def test_other_numbers_with_the_masks_of_the_tree_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_llmeval._engine.attention.tree_mask", blind)
+    choice = choose_engine(random_model(TREE["llama"][0]()), EngineOptions(), [2]).choice
+    assert re.fullmatch(
+        r"log-probabilities differ by [\d.]+ \(root mean square\), rounding allows [\d.]+", choice.refused["tree"]
+    )
+
+
+def test_refused_windows_leave_the_tree_to_sequences_that_fit_into_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_llmeval._engine.attention.Windows.masks", without_windows)
+    config = transformers.MistralConfig(**GROUPED, sliding_window=40)
+    choice = choose_engine(random_model(config), EngineOptions(), [2]).choice
+    assert (choice.scoring, choice.longest) == ("tree", {"tree": 40})
+    assert choice.refused["windows"].startswith("log-probabilities differ by ")
+
+
+def test_other_devices_write_padded_without_a_trial() -> None:
+    engine = choose_engine(llama(), EngineOptions(), [2])
+    engine._model = OnAnotherDevice()
+    assert engine._writer is engine._padded
+    assert engine.choice.refused == {"continuous": "it runs on CPUs only"}
+    assert engine.choice.slower is None
+
+
+def blind(step: Pass, dtype: torch.dtype, device: torch.device, window: int | None = None) -> torch.Tensor:
+    """A mask under which each token sees itself alone."""
+    n = len(step.ids)
+    mask = torch.full((1, 1, n, step.held + n), torch.finfo(dtype).min, dtype=dtype)
+    mask[0, 0, range(n), range(step.held, step.held + n)] = 0
+    return mask
+
+
+def without_windows(self: Windows, step: Pass, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    return tree_mask(step, dtype, device)
+
+
+class OnAnotherDevice:
+    device = torch.device("meta")
 
 
 @cache
@@ -190,8 +246,7 @@ asked = st.builds(
 def test_any_requests_in_any_packs_are_what_they_are_alone(
     requests: list[TokenRequest], pack: int, more: int, block: int
 ) -> None:
-    engine = TreeEngine(llama(), Limits(pack, pack + more), padded_engine(llama()), float("inf"))
-    engine._scorer._block = block
+    engine = TreeEngine(llama(), Limits(pack, pack + more), padded_engine(llama()), float("inf"), block=block)
     answers = engine.score(requests, nothing)
     assert [a.logprob for a in answers] == pytest.approx([alone(request) for request in requests], abs=1e-4)
 
@@ -242,7 +297,7 @@ def test_only_scored_positions_reach_the_output_layer() -> None:
 def test_a_model_without_a_selective_head_is_asked_for_all_logits() -> None:
     model = random_model(TREE["gpt2"][0]())
     padded = padded_engine(model)
-    padded.scorer.selective.head = None
+    padded.selective.head = None
     requests = benchmark()
     answers = TreeEngine(model, Limits(16, 40), padded, float("inf")).score(requests, nothing)
     expected = padded.score(requests, nothing)
@@ -256,14 +311,14 @@ def test_passes_get_smaller_when_memory_runs_out(error: RuntimeError, monkeypatc
     model = random_model(TREE["llama"][0]())
     padded = padded_engine(model)
     engine = TreeEngine(model, Limits(64, 128), padded, float("inf"))
-    logits = engine._scorer._logits
+    logits = engine._logits
 
     def in_little_memory(step: Any, places: list[int]) -> torch.Tensor:
         if len(step.ids) > 20:
             raise error
         return logits(step, places)
 
-    monkeypatch.setattr(engine._scorer, "_logits", in_little_memory)
+    monkeypatch.setattr(engine, "_logits", in_little_memory)
     seen = []
     answers = engine.score(benchmark(), lambda done, total: seen.append((done, total)))
     expected = padded.score(benchmark(), nothing)
@@ -280,8 +335,11 @@ def test_one_token_that_does_not_fit_is_an_error(monkeypatch: pytest.MonkeyPatch
     def fail(step: Any, places: list[int]) -> torch.Tensor:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    monkeypatch.setattr(engine._scorer, "_logits", fail)
-    with pytest.raises(ModelError, match="out of memory on 1 token; give a smaller max_length, or another device"):
+    monkeypatch.setattr(engine, "_logits", fail)
+    with pytest.raises(
+        ModelError,
+        match="out of memory on 1 token behind 0, in sequences of up to 1; give a smaller max_length",
+    ):
         engine.score([TokenRequest((3, 7, 9), (4,))], nothing)
 
 

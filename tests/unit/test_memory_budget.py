@@ -9,13 +9,13 @@ import pytest
 import torch
 import transformers
 
+from pytest_llmeval._engine import EngineOptions
 from pytest_llmeval._engine import devices as memory
 from pytest_llmeval._engine.devices import CPU_PASSES
 from pytest_llmeval._engine.devices import WRITING
 from pytest_llmeval._engine.devices import pass_limits
 from pytest_llmeval._engine.devices import scoring_budget
 from pytest_llmeval._engine.devices import writing_budget
-from pytest_llmeval._engine.requests import EngineOptions
 from pytest_llmeval._engine.token_tree import Limits
 
 

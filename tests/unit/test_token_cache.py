@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmeval._engine.requests import RequestError
+from pytest_llmeval._engine import RequestError
 from pytest_llmeval._evaluation import Evaluation
 from pytest_llmeval._evaluation import ModelRun
 from pytest_llmeval._fake import FakeLM
