@@ -58,7 +58,7 @@ class OpenTask:
         self._shots = Shots(task, self.docs, settings)
 
     def check_examples(self) -> None:
-        """Raise DataError if the examples that stand before every doc cannot be had."""
+        """Raise DataError if the examples that stand before every doc cannot be drawn."""
         self._shots.check()
 
     def render(self, index: int) -> RenderedDoc:
@@ -160,7 +160,7 @@ class Evaluation:
 def answer(
     opened: OpenTask, lm: LM, indices: Sequence[int], kept: BoundedCache[tuple[str, int], Rendered] | None = None
 ) -> list[DocResult]:
-    """Docs to results through one model: render, ask, score. A doc that cannot be had is an error of its own."""
+    """Return the results of docs through one model: render, ask, score. A doc may fail by itself."""
     chat = chat_of(lm) if opened.settings.chat_template else None
     results: dict[int, DocResult] = {}
     asked: dict[int, Rendered] = {}
@@ -216,7 +216,7 @@ def _with_key(
 
 
 def _arguments(opened: OpenTask, instance: Instance) -> list[Any]:
-    """What a sample file says was sent: generation settings as the task and the user wrote them."""
+    """Return the arguments of a request for sample files: generation settings as the task and the user wrote them."""
     if instance.kind != "generate_until":
         return list(instance.arguments)
     return [instance.arguments[0], written_kwargs(opened.task, opened.settings)]

@@ -52,7 +52,7 @@ def ask_model(lm: LM, instances: Sequence[Instance]) -> list[Any]:
         requests = [instances[i].arguments for i in places]
         method = getattr(lm, kind, None)
         if method is None:
-            raise ModelError(f"{type(lm).__name__}, which llmeval_model gave, has no method {kind}: it is no model")
+            raise ModelError(f"{type(lm).__name__}, which llmeval_model gave, has no method {kind}: it is not a model")
         answers = method([text for (text,) in requests] if kind == "loglikelihood_rolling" else requests)
         if not isinstance(answers, Iterable) or isinstance(answers, str | bytes | AbstractSet | Mapping):
             raise ModelError(f"{type(lm).__name__}.{kind} gave {answers!r}: it must return an answer for each request")
@@ -94,7 +94,7 @@ def usage_of(lm: LM) -> Mapping[str, int]:
 
 
 def facts_of(lm: LM, *, identify: bool) -> dict[str, Any]:
-    """What the model says of itself, as plain data; nothing if it has no `describe`."""
+    """Return the facts that the model gives about itself, as plain data; empty if it has no `describe`."""
     describe: Callable[[], Mapping[str, Any]] = getattr(lm, "describe", dict)
     facts = {name: plain_or_text(value) for name, value in describe().items()}
     return facts | {"fingerprint": plain_or_text(getattr(lm, "fingerprint", None))} if identify else facts

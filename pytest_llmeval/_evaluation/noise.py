@@ -162,7 +162,7 @@ def _scored(opened: OpenTask, lm: LM, docs: Sequence[int]) -> dict[int, Scoring]
 
 
 def _moved(usual: Sequence[float], other: Sequence[float], where: str) -> float:
-    """How far the margin of the usual pick moved. Raises ModelError if that is not a finite number."""
+    """Return the movement of the margin of the usual pick. Raises ModelError if it is not finite."""
     index = pick(usual)
     if index < 0:
         return 0.0

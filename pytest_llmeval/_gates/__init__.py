@@ -32,11 +32,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_llmeval._gates.checking import check_gate
-from pytest_llmeval._gates.checking import close_metric
 from pytest_llmeval._gates.checking import directed
 from pytest_llmeval._gates.checking import filter_names
 from pytest_llmeval._gates.checking import gate_ids
 from pytest_llmeval._gates.checking import is_meant
+from pytest_llmeval._gates.checking import metric_names
 from pytest_llmeval._gates.checking import name_of_owner
 from pytest_llmeval._gates.gate import Bound
 from pytest_llmeval._gates.gate import Change
@@ -60,10 +60,10 @@ __all__ = [
     "Rule",
     "Scope",
     "check_gate",
-    "close_metric",
     "gate_ids",
     "gates_for",
     "is_meant",
+    "metric_names",
     "parse_gate",
     "parse_rule",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -86,11 +85,6 @@ def gate_ids(gates: Sequence[Gate], filters: Sequence[str], owner: str) -> tuple
 
 def name_of_owner(owner: Task | Group) -> str:
     return f"{'task' if isinstance(owner, Task) else 'group'} {owner.name!r}"
-
-
-def close_metric(name: str, owner: Task | Group) -> str | None:
-    """The metric that was meant, if this is nearly its name; None too if it is its name."""
-    return next((close for close in difflib.get_close_matches(name, metric_names(owner), 1) if close != name), None)
 
 
 def _has(metric: str, owner: Task | Group) -> bool:

@@ -32,7 +32,7 @@ def _argument(value_type: ValueType[Any], default: Any = None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ModelArgs:
-    """How a Hugging Face model is loaded and run, with the type of each argument on the command line.
+    """The arguments of a Hugging Face model (`--llmeval-model-args`), each with its type on the command line.
 
     `dtype`: ``auto`` is the dtype of the checkpoint. `device`: None is cuda, else mps, else cpu. `max_length`: tokens
     that the model reads at once; None is the model's own limit. `add_bos_token`: None is the tokenizer's own way.

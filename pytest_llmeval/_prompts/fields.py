@@ -21,8 +21,8 @@ from pytest_llmeval._template import evaluate
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One doc of a task, or one of its examples; `name` says which in messages ("doc 3")."""
+class NamedDoc:
+    """One doc of a task, or one of its examples, with its `name` in messages ("doc 3")."""
 
     task: Task
     data: DocData
@@ -34,7 +34,7 @@ class Row:
         return f"task {self.task.name}, {self.name}, {field.key} ({self.task.path}{line})"
 
 
-def value_of(field: Field | None, row: Row) -> Any:
+def value_of(field: Field | None, row: NamedDoc) -> Any:
     """Return a field's value for one doc: a column's, a template's, a function's, or a constant; None without a field.
 
     Raises TemplateError where a template does not fit the doc, and TaskFileError where a function fails.
@@ -50,13 +50,13 @@ def value_of(field: Field | None, row: Row) -> Any:
     return field.index if field.choices is None else list(field.choices)
 
 
-def text_of(field: Field | None, row: Row) -> str:
+def text_of(field: Field | None, row: NamedDoc) -> str:
     """Return a field's value as a text; empty if there is no field or no value."""
     value = value_of(field, row)
     return "" if value is None else str(value)
 
 
-def choices_of(field: Field | None, row: Row) -> tuple[str, ...] | None:
+def choices_of(field: Field | None, row: NamedDoc) -> tuple[str, ...] | None:
     """Return the option texts of a doc; None without a field. Raises DataError for anything but a list of texts."""
     if field is None:
         return None
@@ -71,7 +71,7 @@ def choices_of(field: Field | None, row: Row) -> tuple[str, ...] | None:
     return tuple(str(choice) for choice in value)
 
 
-def is_written(field: Field, row: Row) -> bool:
+def is_written(field: Field, row: NamedDoc) -> bool:
     """Return True if the task file spells the value (a template, a list), so that digits may stand for an index."""
     return field.function is None and field.text not in row.data
 

@@ -12,7 +12,7 @@ from pytest_llmeval._output_types import Choices
 from pytest_llmeval._output_types import as_index
 from pytest_llmeval._output_types import read_answers
 from pytest_llmeval._output_types import written_index
-from pytest_llmeval._prompts.fields import Row
+from pytest_llmeval._prompts.fields import NamedDoc
 from pytest_llmeval._prompts.fields import choices_of
 from pytest_llmeval._prompts.fields import is_written
 from pytest_llmeval._prompts.fields import text_of
@@ -26,7 +26,7 @@ from pytest_llmeval._task import Task
 
 def render_doc(task: Task, index: int, data: DocData) -> RenderedDoc:
     """Return a doc with the values of its fields. Raises TemplateError, DataError or TaskFileError for a bad field."""
-    row = Row(task, data, f"doc {index}")
+    row = NamedDoc(task, data, f"doc {index}")
     choices = choices_of(task.doc_to_choice, row)
     text, chosen = _prompt(task.doc_to_text, row, choices)
     target, answers = _answers(task.doc_to_target, row, choices, chosen)
@@ -45,7 +45,7 @@ def render_doc(task: Task, index: int, data: DocData) -> RenderedDoc:
 
 def render_example(task: Task, data: DocData) -> tuple[Turn, ...]:
     """Return a solved example, written by the fields of `fewshot_config` where it has them, else by the task's."""
-    own, row = task.fewshot, Row(task, data, "an example")
+    own, row = task.fewshot, NamedDoc(task, data, "an example")
     choices = choices_of(own.doc_to_choice or task.doc_to_choice, row)
     text, chosen = _prompt(own.doc_to_text or task.doc_to_text, row, choices)
     field = own.doc_to_target or task.doc_to_target
@@ -61,7 +61,7 @@ def render_example(task: Task, data: DocData) -> tuple[Turn, ...]:
     )
 
 
-def _prompt(field: Field | None, row: Row, choices: Choices) -> tuple[str, int | None]:
+def _prompt(field: Field | None, row: NamedDoc, choices: Choices) -> tuple[str, int | None]:
     """Return the prompt of a doc, and its index among the choices where the options are prompts (as in WinoGrande)."""
     if field is None:
         return "", None
@@ -77,13 +77,13 @@ def _prompt(field: Field | None, row: Row, choices: Choices) -> tuple[str, int |
     raise DataError(f"{row.place(field)}: expected a text, got {value!r:.80} ({type(value).__name__})")
 
 
-def _answers(field: Field | None, row: Row, choices: Choices, chosen: int | None) -> tuple[Any, Answers]:
+def _answers(field: Field | None, row: NamedDoc, choices: Choices, chosen: int | None) -> tuple[Any, Answers]:
     target = value_of(field, row)
     written = field is not None and is_written(field, row)
     return target, read_answers(OUTPUT_TYPES[row.task.output_type].read_target, target, choices, written, chosen)
 
 
-def _problem(row: Row, choices: Choices, chosen: int | None, answers: Answers) -> str | None:
+def _problem(row: NamedDoc, choices: Choices, chosen: int | None, answers: Answers) -> str | None:
     """Return the reason why a doc cannot be scored. A `process_results` judges the answers itself."""
     task = row.task
     kind = OUTPUT_TYPES[task.output_type]

@@ -9,7 +9,7 @@ from pytest_llmeval._doc import ChatTemplate
 from pytest_llmeval._doc import Instance
 from pytest_llmeval._doc import RenderedDoc
 from pytest_llmeval._output_types import OUTPUT_TYPES
-from pytest_llmeval._prompts.fields import Row
+from pytest_llmeval._prompts.fields import NamedDoc
 from pytest_llmeval._prompts.fields import text_of
 from pytest_llmeval._prompts.generation import generation_kwargs
 from pytest_llmeval._prompts.rendering import render_example
@@ -36,7 +36,7 @@ def instances_for(
     delimiter = task.target_delimiter
     if chat is not None and kind.has_choices:
         # After a chat template's header nothing parts prompt and choice; after a begun reply the delimiter does.
-        prefix = text_of(task.gen_prefix, Row(task, doc.data, f"doc {doc.index}"))
+        prefix = text_of(task.gen_prefix, NamedDoc(task, doc.data, f"doc {doc.index}"))
         delimiter = delimiter if prefix and not ends_with_space(prefix) else ""
     unconditional = any(metric.unconditional for metric in task.metrics)
     requests = kind.requests(doc, prompts, delimiter, unconditional)
@@ -56,7 +56,7 @@ def contexts(
     task: Task, doc: RenderedDoc, shots: Sequence[DocData], settings: Settings, chat: ChatTemplate | None
 ) -> tuple[str, ...]:
     """Return the prompts of a doc: one, or one per option where the options stand in the prompt."""
-    row = Row(task, doc.data, f"doc {doc.index}")
+    row = NamedDoc(task, doc.data, f"doc {doc.index}")
     before = system_turn(settings.system, text_of(task.description, row), task.fewshot_delimiter)
     for shot in shots:
         before += render_example(task, shot)

@@ -32,8 +32,8 @@ from pytest_llmeval._verdicts import Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One checkpoint, judged. `verdicts`: node id -> verdict; `failed` are those of gates that make it bad."""
+class JudgedCheckpoint:
+    """One checkpoint and its `verdicts` by node id; `failed`: node ids of the gates that make it bad."""
 
     name: str
     verdicts: dict[str, Verdict]
@@ -93,7 +93,7 @@ class Bisection:
         if any(len(item._fixtureinfo.name2fixturedefs["llmeval_model"]) > 1 for item in session.items):  # type: ignore[attr-defined]
             raise pytest.UsageError(
                 "--llmeval-bisect: loads checkpoints by itself, but a conftest.py overrides the fixture llmeval_model; "
-                "register a scheme for such models (hook pytest_llmeval_register_models) and leave the fixture away"
+                "register a scheme for such models (hook pytest_llmeval_register_models) and remove the fixture"
             )
 
     @pytest.hookimpl(tryfirst=True)
@@ -137,9 +137,9 @@ class Bisection:
         return bool(self.session.config.option.collectonly or self.session.looks_only)
 
     def _search(self, items: Sequence[pytest.Item]) -> bool:
-        """Whether the first bad one is known, and not only that it is one of a few. Raises UndecidedError."""
+        """Return True if the first bad checkpoint is found, False if it is one of several. Raises UndecidedError."""
         count = len(self.names)
-        steps: dict[int, Step] = {}
+        steps: dict[int, JudgedCheckpoint] = {}
         gates = sum(gate_of(item) is not None for item in items)
         most = 2 + math.ceil(math.log2(count - 1))
         self._write(
@@ -167,7 +167,7 @@ class Bisection:
         self.conclusion += self._conclude(steps[good], steps[bad], unjudged, items)
         return not unjudged
 
-    def _step(self, name: str, items: Sequence[pytest.Item]) -> Step:
+    def _step(self, name: str, items: Sequence[pytest.Item]) -> JudgedCheckpoint:
         """One checkpoint loaded, judged, reported, and given back. Raises UndecidedError."""
         try:
             with contextmanager(self.session.models.serve)(name) as lm:
@@ -177,13 +177,13 @@ class Bisection:
         except (pytest.fail.Exception, Exception) as error:  # whatever a model of the user's raises
             raise UndecidedError(f"{name} cannot be judged: {error or type(error).__name__}") from error
         failed = [nodeid for nodeid, verdict in verdicts.items() if self.session.judge.fails(verdict)]
-        step = Step(name, verdicts, tuple(failed))
+        step = JudgedCheckpoint(name, verdicts, tuple(failed))
         for line in step.lines():
             self._write(line)
         self._report(step)
         return step
 
-    def _report(self, step: Step) -> None:
+    def _report(self, step: JudgedCheckpoint) -> None:
         """Count the step as a test that passed: that a checkpoint is bad is what was asked, no failure of the run."""
         nodeid = f"bisect::{step.name}"
         phases: tuple[Literal["call", "teardown"], ...] = ("call", "teardown")
@@ -225,7 +225,9 @@ class Bisection:
         errors = [result.error for result in results if result.error is not None]
         return f"{_many(len(errors), 'doc')} could not be evaluated: {errors[0]}" if errors else None
 
-    def _conclude(self, good: Step, bad: Step, unjudged: Sequence[str], items: Sequence[pytest.Item]) -> Iterator[str]:
+    def _conclude(
+        self, good: JudgedCheckpoint, bad: JudgedCheckpoint, unjudged: Sequence[str], items: Sequence[pytest.Item]
+    ) -> Iterator[str]:
         doubt = f", or one before it that cannot be judged: {listed(unjudged, 10)}" if unjudged else ""
         yield f"first bad: {bad.name} ({_gates(bad)}){doubt}; last good: {good.name}"
         owners = [owner for item in items if item.nodeid in bad.failed and (owner := owner_of(item))]
@@ -247,7 +249,7 @@ class Bisection:
             reporter.write_line(line)
 
 
-def _gates(step: Step) -> str:
+def _gates(step: JudgedCheckpoint) -> str:
     return listed(step.failed, 10)
 
 

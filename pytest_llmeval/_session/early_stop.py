@@ -1,9 +1,9 @@
-"""Early stopping: in which order docs are asked for, and which of them no selected gate needs any more.
+"""Early stopping: the random order of docs, and the docs that no selected gate needs any more.
 
-A task stops when all selected gates that rest on it, its own and those of groups above it, are proven by the docs so
-far; one that no gate rests on runs whole. Every doc has a random number by which it is sorted, within its task and
-among all docs of a group alike: so a group's order and its tasks' orders agree, and each gate finds the first docs
-of its own order known, whoever had asked for them.
+A task stops when all selected gates that depend on it, its own and those of groups above it, are proven by the docs so
+far; a task without such a gate runs completely. Every doc has a random number by which it is sorted, within its task
+and among all docs of a group. Group order and task order therefore agree: whichever gate ran first, the next one finds
+a prefix of its own order already scored.
 """
 
 from __future__ import annotations

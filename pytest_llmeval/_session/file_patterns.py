@@ -1,6 +1,6 @@
-"""Where a run looks for task files, and what it says if all that it found lies elsewhere.
+"""The patterns of task files (`llmeval_files`), and the message for a run whose YAML files match none of them.
 
-Files that lie elsewhere may be a stranger's, so they are never opened: only their names are known here.
+Files elsewhere may belong to other tools, so they are never opened: only their names are known here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PASSED_BY = pytest.StashKey[list[Path]]()
 
 
 def wants(config: pytest.Config, path: Path) -> bool:
-    """Whether a file lies where task files are looked for: below a named folder, or matched by `llmeval_files`."""
+    """Return True if a file may be a task file: it lies below a named folder, or matches `llmeval_files`."""
     if config.args_source is pytest.Config.ArgsSource.ARGS:
         return True
     return any(_matches(path, config.rootpath, pattern) for pattern in config.getini("llmeval_files"))

@@ -1,4 +1,4 @@
-"""The hooks that pytest calls while items of ours are collected, run and reported."""
+"""The hooks that pytest calls while items of this plugin are collected, run and reported."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from pytest_llmeval._session.summary import close
 from pytest_llmeval._task import Group
 
 
-#: How an outcome of ours is counted and printed: (category, letter, word). A correct answer stays in pytest's own
-#: category, so that -rp and a green summary work; only what deserves a look has one of its own.
+#: Category, letter and word of each outcome in pytest's report. A correct answer stays in pytest's own category, so
+#: that -rp and a green summary work; only outcomes that deserve a look have their own category.
 STATUS = {
     "correct": ("passed", ".", "CORRECT"),
     "scored": ("passed", ".", "SCORED"),

@@ -11,10 +11,11 @@ import pytest
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._gates import Rule
-from pytest_llmeval._gates import close_metric
 from pytest_llmeval._gates import gates_for
 from pytest_llmeval._gates import is_meant
+from pytest_llmeval._gates import metric_names
 from pytest_llmeval._gates import parse_rule
+from pytest_llmeval._plain import did_you_mean
 from pytest_llmeval._session.options import origin_of
 from pytest_llmeval._session.options import value_of
 from pytest_llmeval._task import Group
@@ -34,7 +35,7 @@ class Rules:
         self._leaves = leaves
         self._rules: list[Rule] = []
         self._matched: set[Rule] = set()
-        #: Rules that select something without their metric, and its metric of nearly the same name.
+        #: Rules that select something without their metric, with the suggestion of a metric of nearly the same name.
         self._misspelled: dict[Rule, str] = {}
         try:
             self._rules = _read(config, has_baseline)
@@ -54,8 +55,8 @@ class Rules:
         for rule in self._rules:
             if is_meant(rule, owner, leaves):
                 self._matched.add(rule)
-            elif rule.selects(owner) and (close := close_metric(rule.gate.metric, owner)):
-                self._misspelled.setdefault(rule, close)
+            elif rule.selects(owner) and (mend := did_you_mean(rule.gate.metric, metric_names(owner))):
+                self._misspelled.setdefault(rule, mend)
         try:
             return gates_for(owner, self._rules, leaves)
         except SettingError as error:
@@ -75,8 +76,8 @@ class Rules:
             message = f"{rule.gate.place.origin}: {rule.gate.place.text!r}: selects nothing that was collected"
             if any(rule.selects(owner) for owner in collected):
                 message += f" with a metric {rule.gate.key!r}"
-            if close := self._misspelled.get(rule):
-                return f"{message}; did you mean {close!r}?"
+            if mend := self._misspelled.get(rule):
+                return f"{message}{mend}"
             if rule.gate.place.origin.startswith("--"):
                 return message
         return None

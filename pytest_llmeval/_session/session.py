@@ -1,4 +1,4 @@
-"""The objects of ours that live as long as the pytest session."""
+"""The objects of this plugin that live as long as the pytest session."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ from pytest_llmeval._task import Task
 
 PHASES: tuple[Literal["setup", "call", "teardown"], ...] = ("setup", "call", "teardown")
 
-#: The key under which everything of ours travels in `config.workeroutput`.
+#: The key of this plugin's data in `config.workeroutput`.
 OUTPUT = "llmeval"
 
 
@@ -64,7 +64,7 @@ class WorkerGate:
 
 
 def publish_collection(session: Session, items: Iterable[pytest.Item], problem: str | None) -> None:
-    """On a worker: send the selected gates, and the files of their tasks, to the controller.
+    """Send the selected gates, and the files of their tasks, from a worker to the controller.
 
     A usage error cannot be raised here (xdist takes it for a crash). It travels as the report of a failed
     collection, the one message that the controller gets before it hands out work.
@@ -90,7 +90,7 @@ def publish_collection(session: Session, items: Iterable[pytest.Item], problem: 
 
 
 def publish_results(session: Session) -> None:
-    """On a worker: send the results that no doc item reports, and the facts that every worker knows."""
+    """Send the results that no doc item reports, and the facts that every worker knows, to the controller."""
     evaluation, runs = session.evaluation, session.selection.runs
     scored = {task for run in runs.values() for task in run.scored()}
     session.config.workeroutput.setdefault(OUTPUT, {}).update(  # type: ignore[attr-defined]
@@ -264,7 +264,7 @@ class Controller:
 
 
 def _longrepr(outcome: str, text: str | None, location: tuple[Any, ...]) -> Any:
-    """What pytest wants to know of a failure, and of a skip."""
+    """Return the `longrepr` that pytest expects for a failure or a skip."""
     return (str(location[0]), location[1], f"Skipped: {text}") if outcome == "skipped" else text
 
 

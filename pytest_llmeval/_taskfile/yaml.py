@@ -26,7 +26,7 @@ import yaml
 from pytest_llmeval._errors import TaskFileError
 
 
-Kind = Literal["text", "null", "bool", "int", "float", "unclear"]
+ScalarKind = Literal["text", "null", "bool", "int", "float", "unclear"]
 
 #: The scalars that YAML 1.1 and the core schema of YAML 1.2 read alike. A scalar that 1.1 reads as one of these kinds
 #: and that does not match here is "unclear". (A number to 1.2 alone, such as 1e5, is a text to the peer.)
@@ -52,7 +52,7 @@ class Scalar:
     path: Path
     line: int
     text: str
-    kind: Kind = "text"
+    kind: ScalarKind = "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +247,7 @@ class _Builder:
         return TaskFileError(self.path, message, line=mark.line + 1, column=mark.column + 1)
 
 
-_TYPED: Mapping[Kind, Any] = {
+_TYPED: Mapping[ScalarKind, Any] = {
     "text": str,
     "unclear": str,
     "null": lambda text: None,
