@@ -24,7 +24,7 @@ from pytest_llmeval._registry.members import MemberReader
 from pytest_llmeval._registry.members import refuse_circle
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
-from pytest_llmeval._taskfile import Member
+from pytest_llmeval._taskfile import MemberName
 from pytest_llmeval._taskfile import TaskFiles
 
 
@@ -120,7 +120,7 @@ class Registry:
                 if isinstance(one, Group):
                     self._collect_leaves(one, (*around, group), found)
                 else:
-                    alias = member.alias if isinstance(member, Member) else None
+                    alias = member.alias if isinstance(member, MemberName) else None
                     found.setdefault(one.name, replace(one, alias=alias) if alias else one)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._plain import did_you_mean
 from pytest_llmeval._task import Group
-from pytest_llmeval._taskfile import Member
+from pytest_llmeval._taskfile import MemberName
 from pytest_llmeval._taskfile import Outline
 from pytest_llmeval._taskfile import outline_of
 
@@ -91,7 +91,7 @@ class Index:
 
         Raises TaskFileError with the group's file and the member's line if there is none.
         """
-        line = member.line if isinstance(member, Member) else group.line_of("task")
+        line = member.line if isinstance(member, MemberName) else group.line_of("task")
         return self.locate(member, group.path, line=line, key="task").paths
 
     def below(self, folder: Path) -> Names:

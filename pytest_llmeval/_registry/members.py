@@ -19,7 +19,7 @@ from pytest_llmeval._registry.index import Index
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import GROUP_KEYS
-from pytest_llmeval._taskfile import Member
+from pytest_llmeval._taskfile import MemberName
 from pytest_llmeval._taskfile import Scalar
 from pytest_llmeval._taskfile import TaskFiles
 
@@ -49,7 +49,7 @@ class MemberReader:
             return [_named(self.resolved(member, prefix), prefix)]
         if isinstance(member, Task):
             return [_named(member, prefix)]
-        if isinstance(member, Member) and member.overrides:
+        if isinstance(member, MemberName) and member.overrides:
             found = [self.files.read(path) for path in self.index.files_of_member(group, member)]
             prefix = prefix or group.name
             return [
@@ -58,16 +58,16 @@ class MemberReader:
             ]
         return [member]
 
-    def _task(self, task: Task, member: Member, prefix: str) -> str | Task:
+    def _task(self, task: Task, member: MemberName, prefix: str) -> str | Task:
         changed = self.files.read(task.path, member.overrides)
         # The name that reports show decides nothing.
         shown = {"task_alias": None}
         if not isinstance(changed, Task) or {**changed.config, **shown} == {**task.config, **shown}:
             alias = changed.alias if changed.alias != task.alias else None
-            return Member(task.name, member.line, alias=alias)
+            return MemberName(task.name, member.line, alias=alias)
         return replace(_named(changed, prefix), alias=changed.alias or task.name)
 
-    def _group(self, group: Group, member: Member, prefix: str) -> str | Group:
+    def _group(self, group: Group, member: MemberName, prefix: str) -> str | Group:
         alias = member.overrides.get("group_alias") or member.overrides.get("task_alias")
         keys = {key: value for key, value in member.overrides.items() if key not in GROUP_KEYS | {"task_alias"}}
         read = self.files.read(group.path, keys)
@@ -76,7 +76,7 @@ class MemberReader:
         changed = self.resolved(read, prefix)
         shown = alias.text if isinstance(alias, Scalar) else None
         if all(isinstance(one, str) for one in changed.members):
-            return Member(group.name, member.line, alias=shown)
+            return MemberName(group.name, member.line, alias=shown)
         return replace(_named(changed, prefix), alias=shown or group.display_name)
 
 

@@ -27,7 +27,7 @@ from pytest_llmeval._taskfile.generation import LIMIT_KEYS
 from pytest_llmeval._taskfile.generation import generation_settings
 from pytest_llmeval._taskfile.group import GROUP_KEYS
 from pytest_llmeval._taskfile.group import GroupReader
-from pytest_llmeval._taskfile.group import Member
+from pytest_llmeval._taskfile.group import MemberName
 from pytest_llmeval._taskfile.group import is_group
 from pytest_llmeval._taskfile.outline import Outline
 from pytest_llmeval._taskfile.outline import looks_like_task
@@ -53,7 +53,10 @@ class TaskFiles:
         self._modules = Modules()
 
     def read(self, path: Path, overrides: Mapping[str, Value] = NOTHING) -> Task | Group:
-        """Return the task or group of a file; `overrides` replace entries of the task, or of a group's members."""
+        """Return the task or group of a file; `overrides` replace entries of the task, or of a group's members.
+
+        Raises TaskFileError with ``file:line: key:``, the problem, and the mend.
+        """
         path = Path(os.path.abspath(path))
         table = self._includes.read(path)
         keys = set(table.entries)
@@ -64,21 +67,13 @@ class TaskFiles:
         return build_task(Table(path, 1, {**table.entries, **overrides}), self._modules)
 
 
-def read_task_file(path: Path) -> Task | Group:
-    """Return the task or group that a file describes: includes followed, functions loaded, everything checked.
-
-    Raises TaskFileError with ``file:line: key:``, what is wrong, and the mend.
-    """
-    return TaskFiles().read(path)
-
-
 __all__ = [
     "GROUP_KEYS",
     "LIMIT_KEYS",
     "Finding",
     "FunctionRef",
     "Items",
-    "Member",
+    "MemberName",
     "Outline",
     "Scalar",
     "Table",
@@ -90,7 +85,6 @@ __all__ = [
     "looks_like_task",
     "needed_fields",
     "outline_of",
-    "read_task_file",
     "read_yaml",
     "shown",
 ]

@@ -61,7 +61,11 @@ _Odd: TypeAlias = tuple[str, str, Severity]
 
 def lint(task: Task, columns: Sequence[str] | None = None) -> list[Finding]:
     """Return all findings about a task. `columns` are those of its evaluated split, None if they are not known."""
-    found = [odd for check in _CHECKS for odd in check(task)]
+    found: list[_Odd] = []
+    if "trust_remote_code" in (task.config.get("dataset_kwargs") or {}):
+        message = "trust_remote_code is not used: data sets no longer run code of their own"
+        found.append(("dataset_kwargs", message, "warning"))
+    found += [odd for check in _CHECKS for odd in check(task)]
     for field in _fields(task):
         found += _check_field(field, columns)
     for field in _fields(task.fewshot):
@@ -71,12 +75,9 @@ def lint(task: Task, columns: Sequence[str] | None = None) -> list[Finding]:
     if task.cluster is not None and columns is not None and task.cluster not in columns:
         listed = ", ".join(columns)
         found.append(("metadata.cluster", f"the data has no column {task.cluster!r} (it has: {listed})", "error"))
-    return [Finding(task.path, _line(task, key), key, message, severity) for key, message, severity in found]
-
-
-def _line(task: Task, key: str) -> int | None:
-    """Return the line of a key, or of the key that it is part of."""
-    return next((task.lines[one] for one in (key, re.split(r"[.\[]", key)[0]) if one in task.lines), None)
+    # The line of a key, or of the key that it is part of.
+    lines = {key: task.lines.get(key, task.lines.get(re.split(r"[.\[]", key)[0])) for key, _, _ in found}
+    return [Finding(task.path, lines[key], key, message, severity) for key, message, severity in found]
 
 
 def _fields(owner: Task | FewshotSpec) -> list[Field]:
@@ -281,13 +282,7 @@ def _why_no_range(metric: Metric) -> str:
     )
 
 
-def _check_dataset(task: Task) -> Iterator[_Odd]:
-    if "trust_remote_code" in (task.config.get("dataset_kwargs") or {}):
-        yield "dataset_kwargs", "trust_remote_code is not used: data sets no longer run code of their own", "warning"
-
-
 _CHECKS: tuple[Callable[[Task], Iterator[_Odd]], ...] = (
-    _check_dataset,
     _check_choices,
     _check_generation,
     _check_repeats,

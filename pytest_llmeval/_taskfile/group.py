@@ -9,7 +9,7 @@
     num_fewshot: 0                                keys of tasks here hold for all members
 
 Tasks and groups written here are named after the group, ``openllm::mine``, as in the peer. Members given by name are
-looked up by `_registry`; here they are texts of class `Member`, which carry the keys that the group sets anew.
+looked up by `_registry`; here they are texts of class `MemberName`, which carry the keys that the group sets anew.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ GROUP_KEYS = frozenset({"group", "group_alias", "task", "aggregate_metric_list",
 _METRIC_KEYS = ("metric", "aggregation", "weight_by_size", "filter_list")
 
 
-class Member(str):
+class MemberName(str):
     """The name of a member of a group, and the line on which it is written.
 
     `overrides` are the entries that the group sets anew for it, `alias` the name under which the group shows it.
@@ -56,7 +56,7 @@ class Member(str):
 
     def __new__(
         cls, name: str, line: int, overrides: Mapping[str, Value] = NOTHING, alias: str | None = None
-    ) -> Member:
+    ) -> MemberName:
         self = super().__new__(cls, name)
         self.line = line
         self.overrides = overrides
@@ -107,14 +107,14 @@ class GroupReader:
 
     def _member(self, value: Value, key: str, group: str, overrides: Mapping[str, Value]) -> str | Task | Group:
         if isinstance(value, Scalar):
-            return Member(typed.name(value, key), value.line, MappingProxyType(overrides))
+            return MemberName(typed.name(value, key), value.line, MappingProxyType(overrides))
         entry = typed.table(value, key)
         if "group" in entry.entries and "task" in entry.entries:
             return self.group(entry, overrides, f"{group}::")
         own = {**overrides, **entry.entries}
         if "group" in entry.entries:
             check_keys(entry.entries, GROUP_KEYS | TASK_KEYS)
-            return Member(typed.name(own.pop("group"), f"{key}.group"), value.line, own)
+            return MemberName(typed.name(own.pop("group"), f"{key}.group"), value.line, own)
         if "task" not in entry.entries:
             raise typed.wrong(value, key, "has neither 'task' nor 'group'")
         check_keys(entry.entries, TASK_KEYS)
@@ -125,7 +125,7 @@ class GroupReader:
             name = f"{group}::{typed.name(merged['task'], 'task')}"
             merged["task"] = Scalar(self.home, entry.entries["task"].line, name)
             return build_task(Table(self.home, entry.line, merged), self.modules)
-        return Member(typed.name(own.pop("task"), f"{key}.task"), value.line, own)
+        return MemberName(typed.name(own.pop("task"), f"{key}.task"), value.line, own)
 
     def _metrics(self, value: Value, key: str) -> tuple[GroupMetric, ...]:
         entries = (value,) if isinstance(value, Table) else typed.tables(value, key)
@@ -141,16 +141,15 @@ class GroupReader:
             name = metric.text.rpartition(".")[2]
         else:
             name = typed.name(metric, f"{key}.metric")
+        # The mean is the one aggregation that has a name, and the default.
+        function: DocFunction | None = None
+        if isinstance(aggregation, FunctionRef):
+            function = self.modules.function(aggregation, f"{key}.aggregation")
+        elif aggregation is not None:
+            typed.one_of(aggregation, f"{key}.aggregation", ("mean",))
         return GroupMetric(
             metric=name,
             filters=None if filters is None else typed.texts(filters, f"{key}.filter_list"),
             weight_by_size=True if weight is None else typed.flag(weight, f"{key}.weight_by_size"),
-            aggregation=None if aggregation is None else self._aggregation(aggregation, f"{key}.aggregation"),
+            aggregation=function,
         )
-
-    def _aggregation(self, value: Value, key: str) -> DocFunction | None:
-        """Return a function, or None for the mean, the one aggregation that has a name."""
-        if isinstance(value, FunctionRef):
-            return self.modules.function(value, key)
-        typed.one_of(value, key, ("mean",))
-        return None

@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._plain import did_you_mean
 from pytest_llmeval._taskfile.typed import read
 from pytest_llmeval._taskfile.typed import texts
@@ -82,14 +83,27 @@ class Modules:
         module_name, _, name = ref.text.rpartition(".")
         if not all(module_name.split(".")) or not name.isidentifier():
             raise wrong(ref, key, f"expects !function module.name, got !function {ref.text}")
-        file = self._file(ref, module_name, key)
-        module = self._module(file, module_name, ref, key)
+        folder = ref.path.parent
+        file = folder.joinpath(*module_name.split(".")).with_suffix(".py")
+        if not file.is_file():
+            problem = f"there is no {file.relative_to(folder)} in {folder}"
+            raise self._error(ref, key, f"{problem}; functions come from files in that folder or below it")
+        if not file.resolve().is_relative_to(folder.resolve()):
+            raise self._error(ref, key, f"{file} is a link that leads out of {folder}")
+        if file in self._failed:
+            raise self._error(ref, key, self._failed[file])
+        try:
+            module = _load(file, f"{_package(folder.resolve())}.{module_name}")
+        # Whatever a module raises while it is run, it ends this task only.
+        except (Exception, SystemExit) as error:
+            self._failed[file] = _reason(error, file)
+            raise self._error(ref, key, self._failed[file]) from None
         if not hasattr(module, name):
             near = did_you_mean(name, vars(module), otherwise=".")
-            raise wrong(ref, key, f"!function {ref.text}: {file} defines no {name!r}{near}")
+            raise self._error(ref, key, f"{file} defines no {name!r}{near}")
         function = getattr(module, name)
         if not callable(function):
-            raise wrong(ref, key, f"!function {ref.text}: {name!r} in {file} is not a function")
+            raise self._error(ref, key, f"{name!r} in {file} is not a function")
         return function  # type: ignore[no-any-return]
 
     def source(self, function: Callable[..., Any], written: str) -> str:
@@ -101,24 +115,8 @@ class Modules:
                 self._sources[function] = written
         return self._sources[function]
 
-    def _file(self, ref: FunctionRef, module_name: str, key: str) -> Path:
-        folder = ref.path.parent
-        file = folder.joinpath(*module_name.split(".")).with_suffix(".py")
-        if not file.is_file():
-            message = f"!function {ref.text}: there is no {file.relative_to(folder)} in {folder}"
-            raise wrong(ref, key, f"{message}; functions come from files in that folder or below it")
-        if not file.resolve().is_relative_to(folder.resolve()):
-            raise wrong(ref, key, f"!function {ref.text}: {file} is a link that leads out of {folder}")
-        return file
-
-    def _module(self, file: Path, module_name: str, ref: FunctionRef, key: str) -> types.ModuleType:
-        try:
-            if file not in self._failed:
-                return _load(file, f"{_package(ref.path.parent.resolve())}.{module_name}")
-        # Whatever a module raises while it is run, it ends this task only.
-        except (Exception, SystemExit) as error:
-            self._failed[file] = _reason(error, file)
-        raise wrong(ref, key, f"!function {ref.text}: {self._failed[file]}")
+    def _error(self, ref: FunctionRef, key: str, problem: str) -> TaskFileError:
+        return wrong(ref, key, f"!function {ref.text}: {problem}")
 
 
 def _package(folder: Path) -> str:

@@ -34,7 +34,7 @@ from pytest_llmeval._prompts import instances_for
 from pytest_llmeval._prompts import render_doc
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Task
-from pytest_llmeval._taskfile import read_task_file
+from pytest_llmeval._taskfile import TaskFiles
 
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -74,7 +74,7 @@ def peers_requests(path: Path, settings: Settings, docs: int | None) -> Requests
 
 
 def our_requests(path: Path, settings: Settings, docs: int | None) -> Requests:
-    task = read_task_file(path)
+    task = TaskFiles().read(path)
     assert isinstance(task, Task)
     opened = open_docs(task, settings)
     shots = Shots(task, opened, settings)

@@ -8,9 +8,9 @@ import pytest
 
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import Finding
+from pytest_llmeval._taskfile import TaskFiles
 from pytest_llmeval._taskfile import lint
 from pytest_llmeval._taskfile import needed_fields
-from pytest_llmeval._taskfile import read_task_file
 
 
 NO_INDEX = "error t.yaml:7: doc_to_target: {} is not an index of the 2 options of doc_to_choice"
@@ -39,7 +39,7 @@ COLUMNS = ("q", "a", "label")
 def read(folder: Path, keys: dict[str, str]) -> Task:
     path = folder / "t.yaml"
     path.write_text("".join(f"{key}: {value}\n" for key, value in keys.items()), encoding="utf-8")
-    found = read_task_file(path)
+    found = TaskFiles().read(path)
     assert isinstance(found, Task)
     return found
 
@@ -132,7 +132,7 @@ def test_a_field_of_an_included_file_has_no_line_here(tmp_path: Path) -> None:
     read(tmp_path, {**GENERATE, "doc_to_text": '"{{qq}}"'}).path.rename(tmp_path / "base.yaml")
     path = tmp_path / "t.yaml"
     path.write_text("include: base.yaml\n")
-    task = read_task_file(path)
+    task = TaskFiles().read(path)
     assert isinstance(task, Task)
     (found,) = lint(task, COLUMNS)
     assert (found.path, found.line, found.key) == (path, None, "doc_to_text")

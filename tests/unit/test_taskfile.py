@@ -19,9 +19,9 @@ from pytest_llmeval._task import Field
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Pipeline
 from pytest_llmeval._task import Task
+from pytest_llmeval._taskfile import TaskFiles
 from pytest_llmeval._taskfile import generation_settings
 from pytest_llmeval._taskfile import looks_like_task
-from pytest_llmeval._taskfile import read_task_file
 
 
 CHOICE = """\
@@ -45,7 +45,7 @@ doc_to_target: answer
 def task(folder: Path, text: str) -> Task:
     path = folder / "t.yaml"
     path.write_text(text, encoding="utf-8")
-    found = read_task_file(path)
+    found = TaskFiles().read(path)
     assert isinstance(found, Task)
     return found
 
@@ -690,7 +690,7 @@ def test_a_task_file_of_another_encoding_is_not_overlooked(tmp_path: Path) -> No
     path.write_bytes(b"task: t\ntag: x\ndescription: \xdcberblick\n")
     assert looks_like_task(path) is True
     with pytest.raises(TaskFileError, match=r"x.yaml:3: not UTF-8 text \(byte 0xdc\); save the file as UTF-8"):
-        read_task_file(path)
+        TaskFiles().read(path)
 
 
 def test_what_cannot_be_read_looks_like_nothing(tmp_path: Path) -> None:
@@ -702,4 +702,4 @@ def test_what_cannot_be_read_looks_like_nothing(tmp_path: Path) -> None:
 def test_a_group_file_is_a_group(tmp_path: Path) -> None:
     path = tmp_path / "g.yaml"
     path.write_text("group: g\ntask: [a, b]\n")
-    assert isinstance(read_task_file(path), Group)
+    assert isinstance(TaskFiles().read(path), Group)

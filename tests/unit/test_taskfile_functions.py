@@ -10,7 +10,6 @@ import pytest
 from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import TaskFiles
-from pytest_llmeval._taskfile import read_task_file
 
 
 TASK = """\
@@ -30,7 +29,7 @@ def write(path: Path, text: str) -> Path:
 
 def prompt(path: Path) -> object:
     """What the doc_to_text of a task gives for an empty doc."""
-    found = read_task_file(path)
+    found = TaskFiles().read(path)
     assert isinstance(found, Task)
     assert found.doc_to_text is not None
     assert found.doc_to_text.function is not None
@@ -40,7 +39,7 @@ def prompt(path: Path) -> object:
 def complaint(folder: Path, reference: str) -> str:
     path = write(folder / "t.yaml", TASK.format(reference))
     with pytest.raises(TaskFileError) as caught:
-        read_task_file(path)
+        TaskFiles().read(path)
     return str(caught.value).replace(f"{folder}/", "").replace(str(folder), "FOLDER")
 
 
@@ -213,7 +212,7 @@ metric_list:
     higher_is_better: true
 """,
     )
-    found = read_task_file(path)
+    found = TaskFiles().read(path)
     assert isinstance(found, Task)
     f = found.custom_dataset
     assert f is not None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_llmeval._errors import TaskFileError
 from pytest_llmeval._task import Field
 from pytest_llmeval._task import Task
-from pytest_llmeval._taskfile import read_task_file
+from pytest_llmeval._taskfile import TaskFiles
 
 
 BASE = {"task": "t", "dataset_path": "some/set", "test_split": "test", "doc_to_text": "{{q}}", "doc_to_target": "a"}
@@ -25,14 +25,14 @@ def write(folder: Path, **files: str) -> None:
 
 
 def task(path: Path) -> Task:
-    found = read_task_file(path)
+    found = TaskFiles().read(path)
     assert isinstance(found, Task)
     return found
 
 
 def complaint(path: Path) -> str:
     with pytest.raises(TaskFileError) as caught:
-        read_task_file(path)
+        TaskFiles().read(path)
     return str(caught.value)
 
 
