@@ -149,7 +149,8 @@ class Aggregation:
 
     `name` is that of the format, or the name of the user's function (`owned`). `needs`: the kind of item that
     `function` takes, "any" where that is up to the user. `stderr` takes the items and the number of bootstrap draws;
-    None: there is no formula. `doc_mean` is None where the value is not a mean over docs (f1, bleu).
+    None: there is no formula. `doc_mean` is None where the value is not a mean over docs (f1, bleu); `range` then has
+    the ends between which the value lies, where they are known.
     """
 
     name: str
@@ -157,6 +158,7 @@ class Aggregation:
     needs: ItemKind = "any"
     stderr: Callable[[Sequence[Item], int], float] | None = None
     doc_mean: DocMean | None = None
+    range: ScoreRange | None = None
     owned: bool = False
 
     def __call__(self, items: Sequence[Item]) -> float:

@@ -31,8 +31,10 @@ def _range_of(metric: Metric) -> tuple[float, float] | None:
     """Return the range of a metric's value; None if neither the metric nor the task's `metadata.ranges` says it."""
     if metric.aggregation.owned:
         return None
-    if metric.kind == "right" or metric.pass_at or (metric.name == "f1" and metric.kind != "any"):
+    if metric.kind == "right" or metric.pass_at:
         return 0.0, 1.0
+    if metric.aggregation.range is not None and metric.kind != "any":
+        return metric.aggregation.range
     mean = metric.aggregation.doc_mean
     if metric.range is None and mean is not None and mean.floor is not None and metric.kind != "any":
         return math.exp(mean.floor) if mean.log else mean.floor, math.inf

@@ -13,6 +13,7 @@ import statistics
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 from types import MappingProxyType
@@ -267,7 +268,7 @@ _ALL = (
     Aggregation("bypass", lambda items: 999.0),  # the format's placeholder where nothing is to be scored
     _translation("chrf", "CHRF"),
     _translation("chrf++", "CHRF", word_order=2),
-    _bootstrapped("f1", f1, resample_f1, "labels"),
+    replace(_bootstrapped("f1", f1, resample_f1, "labels"), range=ScoreRange(0.0, 1.0)),
     Aggregation(
         "likelihood",
         likelihood,

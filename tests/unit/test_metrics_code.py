@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +13,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from pytest_llmeval._errors import TemplateError
+from pytest_llmeval._evaluation import Evaluation
+from pytest_llmeval._registry import Registry
 from pytest_llmeval._scoring import PassAtK
 from pytest_llmeval._scoring import pass_at_k
 from pytest_llmeval._scoring import resolve
+from pytest_llmeval._scoring import resolve_metrics
+from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import MetricSpec
+from pytest_llmeval._task import Task
 
 
 @pytest.mark.parametrize(
@@ -107,6 +113,14 @@ def test_fewer_samples_than_k_are_an_error() -> None:
 def test_nothing_is_run_without_a_runner() -> None:
     with pytest.raises(ValueError, match="set unsafe_code: true"):
         scored(RIGHT, None)
+
+
+def test_a_function_with_the_name_of_the_metric_is_refused() -> None:
+    metrics = resolve_metrics((MetricSpec("pass_at_k", function=len),), "generate_until")
+    task = Task("t", Path("t.yaml"), "generate_until", None, None, metrics=metrics, unsafe_code=True)
+    reason = Evaluation(Settings(allow_code=True), Registry()).refusal(task)
+    assert reason is not None
+    assert "functions of its own, which no sandbox holds; score it with one of the metrics pass@k, pass_at_k" in reason
 
 
 @pytest.mark.parametrize("name", ["pass_at_k", "pass@k"])
