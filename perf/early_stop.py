@@ -71,7 +71,7 @@ def ours(model: Path, shared: Path, row: Row, floor: float) -> Ended:
     if code > 1 or verdict is None:
         sys.exit(f"{' '.join(command)}\n{output[-3000:]}")
     run = re.search(r" on ([\d,]+) of [\d,]+ docs, required", verdict[0])
-    proof = re.search(r"(proven|certain) after .*", verdict[0])
+    proof = re.search(r"(proven|certain) after [^;]*", verdict[0])
     docs = int(run[1].replace(",", "")) if run else row.docs
     return Ended(seconds, docs, f"{verdict[1]}, {proof[0] if proof else 'all docs needed'}")
 

@@ -5,8 +5,8 @@ lower bound reaches its limit, fails when the upper bound stays below it, and is
 
 | scores | bounds | p-values |
 |---|---|---|
-| 0/1, one model | `exact_bounds` (`wilson_bounds` to report, `finite_bounds` for one data set) | |
-| 0/1, two models | `paired_bounds` | `paired_p`, `drop_p`, `mcnemar_p` |
+| 0/1, one model | `exact_bounds` (`finite_bounds` for one data set) | |
+| 0/1, two models | `paired_bounds` | `drop_p`, `mcnemar_p` |
 | real, one model | `mean_bounds` | |
 | real, two models | `paired_mean_bounds` | `difference_p` |
 
@@ -19,17 +19,14 @@ from pytest_llmeval._stats.families import closed_tree
 from pytest_llmeval._stats.families import holm
 from pytest_llmeval._stats.interval import Interval
 from pytest_llmeval._stats.means import assumed_support
-from pytest_llmeval._stats.means import clustered_stderr
 from pytest_llmeval._stats.means import mean_bounds
 from pytest_llmeval._stats.paired import drop_p
 from pytest_llmeval._stats.paired import mcnemar_p
 from pytest_llmeval._stats.paired import paired_bounds
-from pytest_llmeval._stats.paired import paired_p
 from pytest_llmeval._stats.power import detectable_drop
 from pytest_llmeval._stats.power import floor_gap
 from pytest_llmeval._stats.proportions import exact_bounds
 from pytest_llmeval._stats.proportions import finite_bounds
-from pytest_llmeval._stats.proportions import wilson_bounds
 from pytest_llmeval._stats.sequential import MeanTest
 from pytest_llmeval._stats.signflip import assumed_change
 from pytest_llmeval._stats.signflip import difference_p
@@ -42,7 +39,6 @@ __all__ = [
     "assumed_change",
     "assumed_support",
     "closed_tree",
-    "clustered_stderr",
     "detectable_drop",
     "difference_p",
     "drop_p",
@@ -54,6 +50,4 @@ __all__ = [
     "mean_bounds",
     "paired_bounds",
     "paired_mean_bounds",
-    "paired_p",
-    "wilson_bounds",
 ]

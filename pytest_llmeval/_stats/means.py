@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from math import isclose
-from math import sqrt
 from typing import TYPE_CHECKING
 
 from pytest_llmeval._stats.gaffke import lower_bound
@@ -63,25 +62,6 @@ class Totals:
         """The least and greatest mean of a unit; there must be one."""
         means = self.sums / self.sizes
         return float(means.min()), float(means.max())
-
-    @property
-    def stderr(self) -> float:
-        """Of the mean, the units being independent; infinite for fewer than two."""
-        if self.units < 2:
-            return inf
-        deviations = self.sums - self.mean * self.sizes
-        return sqrt(float(deviations @ deviations) * self.units / (self.units - 1)) / float(self.sizes.sum())
-
-
-def clustered_stderr(values: Sequence[float], clusters: Sequence[Hashable]) -> float:
-    """The standard error of a mean of docs that depend on each other within clusters, but not across.
-
-    Liang and Zeger (1986, Biometrika 73, 13-22), in the form of Miller (2024, "Adding error bars to evals",
-    arXiv:2411.00640, section 2.2): the root of the sum over clusters of squared summed deviations, over n; with the
-    small-sample factor G/(G-1), so that clusters of one doc give the usual standard error. Assumes many clusters,
-    none of which holds most docs. Infinite for one cluster, which says nothing about another.
-    """
-    return Totals.of(values, clusters).stderr
 
 
 def mean_bounds(

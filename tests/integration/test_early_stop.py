@@ -70,7 +70,7 @@ class TestATaskStops:
         assert result.parseoutcomes()["skipped"] == 300 - sum(asked.values())
         for line in (
             f"*gate failed: *bad.yaml::gate[[]acc[]]: bad: acc 0.*on {asked['bad']} of 150 docs, required >= 0.5; "
-            "proven after * of 150 docs at 95 %",
+            "proven after * of 150 docs at 95 %*",
             "*gate passed: *clear.yaml::gate[[]sure[]]: *required >= 0.5 at 95 % confidence; proven after * of "
             "150 docs at 95 %",
             f"stopped early, all gates proven: *clear on {asked['clear']} of 150 docs*",
@@ -123,8 +123,8 @@ class TestATaskStops:
         assert result.parseoutcomes() == {"passed": 62, "wrong": 60, "inconclusive": 1}
         result.stdout.fnmatch_lines(
             [
-                "*required >= 0.5 at 99.9999 % confidence; judged at 99.99995 %, as half of the error of 99.9999 % "
-                "confidence went into looking early"
+                "*required >= 0.5 at 99.9999 % confidence; *judged at 99.99995 %, as half of the error of 99.9999 % "
+                "confidence went into looking early*"
             ]
         )
 
@@ -221,7 +221,7 @@ class TestBaselines:
         counted()
         same = run(pytester, "-m", "llmeval_gate", *options, "--llmeval-fail-on", "t.acc >= baseline - 0.1 @ 0.95")
         assert (same.ret, counted()["t"] < 200) == (0, True)
-        same.stdout.fnmatch_lines(["*: unchanged, *: 0 lost, 0 gained; proven after * of 400 docs at 95 %"])
+        same.stdout.fnmatch_lines(["*: unchanged, *: 0 lost, 0 gained; proven after * of 400 docs at 95 %*"])
         write = (pytester.path / "conftest.py").read_text()
         (pytester.path / "conftest.py").write_text(write.replace("return Counting()", 'return Counting("no")'))
         worse = run(pytester, "-m", "llmeval_gate", *options, "--llmeval-fail-on", "t.acc >= baseline - 0.1 @ 0.95")

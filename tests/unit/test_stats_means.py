@@ -30,23 +30,6 @@ def pair(interval: Interval) -> tuple[float, float]:
     return interval.low, interval.high
 
 
-def test_the_standard_error_of_two_passages_by_hand() -> None:
-    """Deviations sum to +1 and -1: sqrt(1 + 1) / 4 docs, times sqrt(2 / 1); that of the two passage means 1 and 0."""
-    assert stats.clustered_stderr([1, 1, 0, 0], "aabb") == pytest.approx(0.5)
-    assert stats.clustered_stderr([1, 0, 1, 0], "aabb") == pytest.approx(0)
-    assert stats.clustered_stderr([1, 0, 1, 0], "aaaa") == inf
-
-
-@given(scores=SCORES)
-@settings(deadline=None)
-def test_clusters_of_one_doc_are_none(scores: list[float]) -> None:
-    usual = np.std(scores, ddof=1) / len(scores) ** 0.5
-    assert stats.clustered_stderr(scores, range(len(scores))) == pytest.approx(usual, abs=1e-12)
-    # And docs that are all there twice weigh as the docs once, but for G/(G-1) which counts passages.
-    twice = stats.clustered_stderr(scores * 2, [*range(len(scores))] * 2)
-    assert twice == pytest.approx(usual, abs=1e-12)
-
-
 def test_the_range_that_scores_are_taken_to_have() -> None:
     """As far beyond the least and greatest as these are apart, whether docs come in clusters or not."""
     scores = [1.0, 2.0, 3.0, 4.0, 5.0]

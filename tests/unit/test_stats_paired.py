@@ -78,14 +78,14 @@ def test_no_flip_at_all_is_the_rule_of_three() -> None:
     found = stats.paired_bounds(0, 0, 100, 0.95)
     assert found.low == pytest.approx(-(1 - 0.05 ** (1 / 100)), abs=1e-5)
     assert found.high == -found.low
-    assert stats.paired_p(0, 0, 100, 0.02) == pytest.approx(0.98**100, abs=1e-5)
+    assert stats.drop_p(0, 0, 100, -0.02) == pytest.approx(0.98**100, abs=1e-5)
     assert stats.drop_p(0, 0, 100, 0.02) == 1
 
 
 def test_only_losses_are_a_proportion() -> None:
     """With nothing gained the worst case for "dropped by 5 % or more" is that nothing can be gained."""
     chance = 0.95**100 + 100 * 0.05 * 0.95**99
-    assert stats.paired_p(1, 0, 100, 0.05) == pytest.approx(chance, rel=1e-4)
+    assert stats.drop_p(0, 1, 100, -0.05) == pytest.approx(chance, rel=1e-4)
 
 
 @pytest.mark.parametrize(("lost", "gained", "n"), [(7, 1, 21), (16, 6, 161), (60, 40, 1_221), (700, 650, 14_042)])
@@ -122,7 +122,7 @@ def test_bounds_and_p_values_agree(flips: tuple[int, int, int], confidence: floa
         return
     found = stats.paired_bounds(lost, gained, n, confidence)
     if -0.99 < found.low < (gained - lost) / n - 1e-4:
-        assert (stats.paired_p(lost, gained, n, -found.low + side) <= 1 - confidence) == (side > 0)
+        assert (stats.drop_p(gained, lost, n, found.low - side) <= 1 - confidence) == (side > 0)
     if (gained - lost) / n + 1e-4 < found.high < 0.99:
         assert (stats.drop_p(lost, gained, n, -found.high + side) <= 1 - confidence) == (side < 0)
 
@@ -182,4 +182,4 @@ def test_flips_that_are_none() -> None:
     with pytest.raises(ValueError, match="lost must be at least 0, got -1"):
         stats.mcnemar_p(-1, 2)
     assert stats.paired_bounds(0, 0, 0, 0.95) == Interval(-1, 1)
-    assert stats.paired_p(0, 0, 0, 0.1) == stats.drop_p(0, 0, 0, 0.1) == 1
+    assert stats.drop_p(0, 0, 0, 0.1) == stats.drop_p(0, 0, 0, -0.1) == 1
