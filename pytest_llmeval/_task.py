@@ -314,7 +314,7 @@ class Task:
         return self.alias or self.name
 
     def line_of(self, key: str) -> int:
-        """The 1-based line of a key, or 1 where the key was inherited from another file."""
+        """Return the 1-based line of a key, or 1 where the key was inherited from another file."""
         return self.lines.get(key, 1)
 
 

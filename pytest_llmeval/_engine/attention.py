@@ -76,7 +76,7 @@ class BlockAttention(CallMode):
         return super().call(func, args, keywords)
 
     def _place(self, mask: torch.Tensor | None, query: torch.Tensor, key: torch.Tensor, *_: Any) -> int | None:
-        """The index of this mask in `masks`, of which some models hand on a view; None for other attention."""
+        """Return the index of this mask in `masks`, of which some models hand on a view; None for other attention."""
         for place, known in enumerate(self._masks):
             if (
                 mask is not None
@@ -130,7 +130,7 @@ class _SharedParts:
         return cls(step.held, step.n_shared, _masked(mask, blocks(step, size, behind_shared=True)))
 
     def attend(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> torch.Tensor:
-        """As `_Parts.attend`."""
+        """Return the attention of a pass whose parts share a prefix, as `_Parts.attend` does."""
         query, key, value = args
         scale = keywords.get("scale")
         outputs = []
@@ -194,7 +194,7 @@ def _masked(mask: torch.Tensor, parts: Sequence[Block]) -> list[Masked]:
 
 
 def _picked(tensor: torch.Tensor, runs: Sequence[tuple[int, int]], dim: int) -> torch.Tensor:
-    """These runs of a dimension, without a copy if there is only one."""
+    """Return these runs of a dimension, without a copy if there is only one."""
     parts = [tensor.narrow(dim, start, end - start) for start, end in runs]
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
 
@@ -215,7 +215,7 @@ class Windows:
     kinds: tuple[str, ...] = ()
 
     def masks(self, step: Pass, dtype: torch.dtype, device: torch.device) -> torch.Tensor | Mapping[str, torch.Tensor]:
-        """The model's `attention_mask` for a pass: one mask, or one by the name of each kind of layer."""
+        """Return the model's `attention_mask` for a pass: one mask, or one by the name of each kind of layer."""
         if not self.kinds:
             return tree_mask(step, dtype, device, self.size)
         return {kind: tree_mask(step, dtype, device, self.size if kind == SLIDING else None) for kind in self.kinds}
@@ -225,7 +225,7 @@ NO_WINDOWS = Windows()
 
 
 def windows_of(model: Any) -> Windows:
-    """The windows that a model's config names; `NO_WINDOWS` where they are of an unknown kind."""
+    """Return the windows that a model's config names; `NO_WINDOWS` where they are of an unknown kind."""
     config = model.config.get_text_config()
     size = getattr(config, "sliding_window", None)
     kinds = tuple(dict.fromkeys(getattr(config, "layer_types", None) or ()))

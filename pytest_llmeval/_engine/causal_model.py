@@ -119,7 +119,7 @@ def log_probabilities(logits: torch.Tensor, rows: list[int], targets: list[int])
 
 
 def reason_of(error: Exception) -> str:
-    """The class and the first line of an error, for a refusal; a ModelError is a sentence already."""
+    """Return the class and the first line of an error, for a refusal; a ModelError is a sentence already."""
     if isinstance(error, ModelError):
         return str(error)
     lines = str(error).strip().splitlines()
@@ -199,7 +199,7 @@ def _running_at(module: torch.nn.Module, places: torch.Tensor) -> Iterator[None]
 
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
-    """Without dropout, also for a model in training; afterwards every part of it is in its own mode again."""
+    """Switch off dropout, also of a model in training; afterwards every part of it is in its own mode again."""
     modes = [(part, part.training) for part in model.modules()]
     model.eval()
     try:

@@ -161,7 +161,7 @@ def proven_reach(model: Any, padded: PaddedEngine) -> Reach:
 
 
 def _tree_difference(model: Any, padded: PaddedEngine, windows: Windows) -> str | None:
-    """The reason against the tree with these windows; None if it gives the numbers of plain rows."""
+    """Return the reason against the tree with these windows; None if it gives the numbers of plain rows."""
 
     def pairs() -> list[tuple[float, float]]:
         requests = _check_requests(int(model.get_input_embeddings().weight.shape[0]))
@@ -173,7 +173,7 @@ def _tree_difference(model: Any, padded: PaddedEngine, windows: Windows) -> str 
 
 
 def _difference(pairs: Callable[[], Sequence[tuple[float, float]]], dtype: torch.dtype) -> str | None:
-    """The reason why pairs of values differ by more than rounding, seen against their spread; None if they do not."""
+    """Return the reason why pairs of values differ by more than rounding, given their spread; None if they do not."""
     try:
         found, expected = torch.tensor(pairs(), dtype=torch.float64).T
     # A model, or a device, of another kind may fail anywhere in there.
@@ -200,7 +200,7 @@ def _check_requests(n_words: int) -> list[TokenRequest]:
 
 
 def _first_length_setting(config: Any, without: str = "") -> float:
-    """The least length that a config names as a border, without one setting; infinite if there is none."""
+    """Return the least length that a config names as a border, without one setting; infinite if there is none."""
     settings = config.to_dict()
     found: list[float] = [math.inf]
     while settings:

@@ -40,7 +40,7 @@ class KVCache:
         self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def layer(self, index: int, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The tensors of a layer whose new keys and values are [heads, tokens, width]."""
+        """Return the tensors of a layer whose new keys and values are [heads, tokens, width]."""
         if index not in self._layers:
             slots, places = self._shape
             self._layers[index] = (

@@ -139,7 +139,7 @@ class ContinuousGenerator:
             step.chunk.slot.length += 1
 
     def _choose(self, texts: Sequence[Text], logits: torch.Tensor) -> list[Choice]:
-        """The next token of each text by its row of the logits [texts, vocabulary]."""
+        """Return the next token of each text by its row of the logits [texts, vocabulary]."""
         groups: dict[str, list[int]] = {}
         for place, text in enumerate(texts):
             kwargs = text.prompt.kwargs
@@ -157,7 +157,7 @@ class ContinuousGenerator:
         return [found[i] for i in range(len(texts))]
 
     def _alone(self, text: Text) -> int:
-        """The next token of a text, read without neighbours."""
+        """Return the next token of a text, read without neighbours."""
         ids = text.whole
         slot = KVSlot(KVCache(1, len(ids)), 0, 0)
         size = min(self._pack, PIECE)

@@ -32,7 +32,7 @@ Answer = TypeVar("Answer")
 
 
 def fitting_tokens(model: Any, *, scored: float) -> int | None:
-    """The number of tokens that fit into memory at once, keys and values kept; None if free memory is unknown.
+    """Return the number of tokens that fit into memory at once, keys and values kept; None if free memory is unknown.
 
     `scored`: the share of them whose logits are wanted.
     """
@@ -118,12 +118,12 @@ def choose_device(name: str | None) -> torch.device:
 
 
 def scoring_budget(model: Any, options: EngineOptions) -> Budget:
-    """The budget of a batch that is scored: the fastest one that fits into free memory, unless the user gives one."""
+    """Return the budget of a batch to score: the fastest that fits into free memory, unless the user gives one."""
     return _as_asked(SCORING.get(model.device.type, ACCELERATOR_SCORING), options, fitting_tokens(model, scored=1))
 
 
 def writing_budget(model: Any, options: EngineOptions) -> Budget:
-    """The budget of a batch that is written, chosen likewise; one token per row needs logits."""
+    """Return the budget of a batch that is written, chosen likewise; one token per row needs logits."""
     return _as_asked(WRITING.get(model.device.type, ACCELERATOR_WRITING), options, fitting_tokens(model, scored=0.01))
 
 
@@ -133,7 +133,7 @@ def _as_asked(usual: Budget, options: EngineOptions, fitting: int | None) -> Bud
 
 
 def pass_limits(model: Any, options: EngineOptions) -> Limits:
-    """The limits of a pass over a tree: the fastest ones that fit into free memory, unless the user gives one."""
+    """Return the limits of a pass over a tree: the fastest that fit into free memory, unless the user gives one."""
     usual = {"cpu": CPU_PASSES, "mps": MPS_PASSES}.get(model.device.type, ACCELERATOR_PASSES)
     if options.max_batch_tokens is not None:
         return Limits(min(usual.pack, options.max_batch_tokens), options.max_batch_tokens)
@@ -176,7 +176,7 @@ def try_pass(run: Callable[[], Answer], shape: Callable[[], str], *, can_shrink:
 
 
 def sequences(n: int, longest: int) -> str:
-    """The shape of a batch in words."""
+    """Return the shape of a batch in words."""
     return f"{n} sequence{'s' * (n > 1)} of up to {longest} tokens"
 
 
@@ -211,7 +211,7 @@ class Usage:
 
 
 def peak_memory(device: torch.device) -> int:
-    """The most bytes allocated on an accelerator, or held by this process on a CPU; 0 where that is unknown."""
+    """Return the most bytes allocated on an accelerator, or held by this process on a CPU; 0 where that is unknown."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
     if device.type == "mps":

@@ -182,7 +182,7 @@ class PaddedGenerator:
             return self._model.generate(input_ids=ids.to(device), generation_config=config, **keywords)
 
     def _select(self, output: Any, stay: torch.Tensor) -> dict[str, Any]:
-        """The cache of the rows that go on; empty if it cannot be cut to them, so that they are read again."""
+        """Return the cache of the rows that go on; empty if it cannot be cut to them, so that they are read again."""
         name = "cache" if output.get("cache") is not None else "past_key_values"
         try:
             output[name].batch_select_indices(stay.to(output.sequences.device))
@@ -212,7 +212,7 @@ class PaddedGenerator:
         )
 
     def _config(self, kwargs: GenerationKwargs) -> Any:
-        """The checkpoint's own settings (a repetition penalty, say) with those of the request over them."""
+        """Return the checkpoint's own settings (a repetition penalty, say) with those of the request over them."""
         for name in kwargs.extra:
             if name in REFUSED:
                 raise ModelError(f"generation setting {name!r} is not supported: {REFUSED[name]}")

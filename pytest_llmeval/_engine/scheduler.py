@@ -129,7 +129,7 @@ class ScheduledText:
         return self.text.reason is not None or len(self.text.ids) == self.text.prompt.kwargs.max_gen_toks
 
     def pending(self, slot: KVSlot) -> TokenIds:
-        """The tokens that are not in the slot yet."""
+        """Return the tokens that are not in the slot yet."""
         prompt, fed = self.text.prompt.ids, slot.start + slot.length
         return (*prompt[fed:], *self.text.ids[max(0, fed - len(prompt)) :])
 

@@ -47,7 +47,7 @@ class Text:
 
     @classmethod
     def of(cls, prompt: Prompt) -> Text:
-        """The text of a prompt; its random stream depends on ids, seed and repeat only, not on machine or batch."""
+        """Return the text of a prompt; its random stream depends on ids, seed and repeat, not on machine or batch."""
         name = repr((prompt.ids, prompt.kwargs.seed, prompt.kwargs.repeat)).encode()
         return cls(prompt, random.Random(hashlib.blake2b(name).digest()))  # noqa: S311 it draws tokens
 
@@ -84,14 +84,14 @@ class Choice:
 
 
 def likeliest(logits: torch.Tensor) -> list[Choice]:
-    """The likeliest token of each row [rows, vocabulary]."""
+    """Return the likeliest token of each row [rows, vocabulary]."""
     best = logits.topk(min(2, logits.shape[-1]))
     ahead = best.values[:, 0] - best.values[:, -1]
     return _choices(best.indices[:, 0], ahead < _rounding(logits))
 
 
 def draw(logits: torch.Tensor, warpers: Sequence[Any], at: Sequence[float]) -> list[Choice]:
-    """The token of each row [rows, vocabulary] at a cumulated probability from 0 to 1, after the warpers."""
+    """Return the token of each row [rows, vocabulary] at a cumulated probability from 0 to 1, after the warpers."""
     scores = warped(logits, warpers)
     cumulated = cumulate(scores)
     drawn = pick(cumulated, at)
@@ -105,7 +105,7 @@ def draw(logits: torch.Tensor, warpers: Sequence[Any], at: Sequence[float]) -> l
 
 
 def _slack(logits: torch.Tensor, scores: torch.Tensor, shares: torch.Tensor, warpers: Sequence[Any]) -> torch.Tensor:
-    """The distance that rounding can move the borders between tokens [rows], by logits and by tokens cut off.
+    """Return the distance that rounding can move the borders between tokens [rows], by logits and by tokens cut off.
 
     A token at the edge of the cut is unsure if moving the tokens that stay and all others apart, or together, changes
     the cut.
@@ -135,14 +135,14 @@ def cumulate(scores: torch.Tensor) -> torch.Tensor:
 
 
 def pick(cumulated: torch.Tensor, at: Sequence[float]) -> torch.Tensor:
-    """The token [rows] in whose share of a row a number from 0 to 1 falls."""
+    """Return the token [rows] in whose share of a row a number from 0 to 1 falls."""
     point = torch.tensor(at, dtype=cumulated.dtype, device=cumulated.device)[:, None]
     drawn = torch.searchsorted(cumulated, point * cumulated[:, -1:], right=True)
     return drawn[:, 0].clamp(max=cumulated.shape[-1] - 1)
 
 
 def warpers_of(kwargs: GenerationKwargs, own: Any) -> list[Any]:
-    """The changes to a distribution before a token is drawn, in the order of transformers.
+    """Return the changes to a distribution before a token is drawn, in the order of transformers.
 
     Settings that the request does not name are those of `own`, the checkpoint's generation config.
     """
@@ -157,7 +157,7 @@ def warpers_of(kwargs: GenerationKwargs, own: Any) -> list[Any]:
 
 
 def _rounding(logits: torch.Tensor) -> torch.Tensor:
-    """The largest change of a logit by rounding [rows]; 0 in half precision, where texts do depend on neighbours."""
+    """Return the largest change of a logit by rounding [rows]; 0 in half precision, where neighbours change texts."""
     units = ROUNDING if logits.dtype in (torch.float32, torch.float64) else 0
     return units * torch.finfo(torch.float32).eps * logits.nan_to_num(0.0, 0.0, 0.0).abs().amax(-1)
 

@@ -141,7 +141,7 @@ class Tree:
                 waiting += reversed(self._divide(part, fork, limits.pack))
 
     def _known(self, cached: TokenIds) -> int:
-        """The length of the cached path that all sequences share, up to the first token that is asked about."""
+        """Return the length of the cached path that all sequences share, up to the first token that is asked about."""
         known = min(common_length(cached, self._ids[0]), self._fork(_Part(0, len(self._ids), 0)))
         asked = self._asked[0][0].place if self._asked[0] else known
         return min(known, asked)
@@ -150,11 +150,11 @@ class Tree:
         return len(self._ids[part.first]) - part.held + self._own[part.last] - self._own[part.first + 1]
 
     def _fork(self, part: _Part) -> int:
-        """The depth at which the sequences of a part differ, or one ends."""
+        """Return the depth at which the sequences of a part differ, or one ends."""
         return min(self._shared[part.first + 1 : part.last], default=len(self._ids[part.first]))
 
     def _divide(self, part: _Part, fork: int, pack: int) -> list[_Part | _Pack]:
-        """The subtrees behind a fork: small ones packed, large ones alone.
+        """Return the subtrees behind a fork: small ones packed, large ones alone.
 
         The one that also holds the path to the fork comes first: the others find that path in the cache.
         """
@@ -188,7 +188,7 @@ class Tree:
         return [*packs, _Pack(tuple(group))] if group else packs
 
     def _write(self, parts: Sequence[_Part], end: int) -> Pass:
-        """The pass over these parts; the first sequence is read only up to `end`."""
+        """Return the pass over these parts; the first sequence is read only up to `end`."""
         start = parts[0].held
         ids: list[int] = []
         depths: list[int] = []

@@ -70,7 +70,7 @@ class OpenTask:
     def prepare(
         self, index: int, chat: ChatTemplate | None, kept: BoundedCache[tuple[str, int], Rendered] | None
     ) -> Rendered:
-        """A doc and its instances, which `kept` may hold from another model or keep for one.
+        """Return a doc and its instances, which `kept` may hold from another model or keep for one.
 
         Raises LLMEvalError if the doc cannot be scored.
         """
@@ -206,7 +206,7 @@ def _score(
 def _with_key(
     result: DocResult, task: Task, doc: RenderedDoc, instances: Sequence[Instance], answers: Sequence[Sequence[Any]]
 ) -> DocResult:
-    """The result with what a baseline needs to find the doc again and to tell how sure the model was."""
+    """Return the result with the identity of the doc and the pick of the model, for a baseline."""
     sent = [instance.texts for instance in instances if instance.repeat == 0]
     try:
         key = doc_key(task, doc.index, doc.data, sent)

@@ -24,7 +24,7 @@ Progress = Callable[[int, int, int], None]
 
 
 def ask_docs(lm: LM, asked: Mapping[int, Sequence[Instance]]) -> dict[int, tuple[list[Any], str | None]]:
-    """All requests of some docs in one call per method; doc -> (responses, None) or ([], why not).
+    """Return all requests of some docs in one call per method; doc -> (responses, None) or ([], why not).
 
     A model that refuses one request (a continuation longer than its window, say) refuses the whole call: the
     docs are then asked one by one, and only those that are refused alone are lost.
@@ -65,7 +65,7 @@ def ask_model(lm: LM, instances: Sequence[Instance]) -> list[Any]:
 
 
 def grouped(instances: Sequence[Instance], responses: Sequence[Any]) -> list[list[Any]]:
-    """The answers of one doc, those to the repeats of a request together."""
+    """Return the answers of one doc, those to the repeats of a request together."""
     found: dict[int, list[Any]] = {}
     for instance, response in zip(instances, responses, strict=True):
         found.setdefault(instance.index, []).append(response)
@@ -88,7 +88,7 @@ def watched(
 
 
 def usage_of(lm: LM) -> Mapping[str, int]:
-    """The `tokens` that a model has read and its `peak_memory`; nothing if it does not say."""
+    """Return the `tokens` that a model has read and its `peak_memory`; nothing if it does not say."""
     usage: Callable[[], Mapping[str, int]] = getattr(lm, "usage", dict)
     return usage()
 
@@ -101,7 +101,7 @@ def facts_of(lm: LM, *, identify: bool) -> dict[str, Any]:
 
 
 def chat_of(lm: LM) -> ChatTemplate:
-    """The model's chat template. Raises ModelError if it has none."""
+    """Return the model's chat template. Raises ModelError if it has none."""
     template = getattr(lm, "apply_chat_template", None)
     if template is None:
         raise ModelError(

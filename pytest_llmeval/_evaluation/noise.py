@@ -121,7 +121,7 @@ def measure(opened: OpenTask, lm: LM, n: int, dtype: str | None) -> Noise:
 
 
 def probed_docs(asked: Sequence[int], n: int) -> list[int]:
-    """A seeded random part of the docs that a run asks for."""
+    """Return a seeded random part of the docs that a run asks for."""
     return sorted(random.Random(SEED).sample(list(asked), min(n, len(asked))))  # noqa: S311 - a sample, no secret
 
 
@@ -136,7 +136,7 @@ def _recomputed(lm: LM, dtype: str | None) -> Iterator[LM]:
 
 
 def _scored(opened: OpenTask, lm: LM, docs: Sequence[int]) -> dict[int, Scoring]:
-    """The docs as one model scores them, without those that it cannot."""
+    """Return the docs as one model scores them, without those that it cannot."""
     task, chat = opened.task, chat_of(lm) if opened.settings.chat_template else None
     asked = {}
     for index in docs:

@@ -70,10 +70,10 @@ __all__ = [
 
 
 def gates_for(owner: Task | Group, rules: Iterable[Rule] = (), leaves: Sequence[Task] = ()) -> tuple[Gate, ...]:
-    """The gates of a task or group, from its file and from rules, checked, each with its id.
+    """Return the gates of a task or group, from its file and from rules, checked, each with its id.
 
-    `leaves` are the tasks that a group rests on. Raises TaskFileError or SettingError for a gate that cannot be
-    meant for this task or group, and where two gates would have one id.
+    `leaves` are the leaf tasks of a group. Raises TaskFileError or SettingError for a gate that is not valid for this
+    task or group, and where two gates would have one id.
     """
     written = [parse_gate(entry, path=owner.path, line=line) for entry, line in owner.gates]
     gates = [*written, *(rule.as_gate() for rule in rules if is_meant(rule, owner, leaves))]

@@ -1,4 +1,4 @@
-"""Whether a gate can be meant for a task or group: its metric, its filter, its bounds, its id."""
+"""Checks of a gate against its task or group: metric, filter, bounds, direction, confidence, id."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ from pytest_llmeval._task import Task
 
 
 def is_meant(rule: Rule, owner: Task | Group, leaves: Sequence[Task] = ()) -> bool:
-    """Whether a rule's gate is for this task or group: it is selected by its name, or in another way and has what the
-    gate is on. A glob or tag may select tasks of all kinds.
+    """Return True if the gate of a rule applies to a task or group.
+
+    A rule that names it applies. A glob or tag may select tasks of all kinds, and applies to those with its metric and
+    filter.
     """
     gate = rule.gate
     if rule.selector == owner.name or not rule.selects(owner):
         return rule.selector == owner.name
     listed, filters = metric_names(owner), filter_names(owner, leaves, gate.metric)
-    # What `process_results` returns besides the metrics that its task lists, nobody knows before it ran.
+    # Metrics that `process_results` returns and its task does not list are known only after it ran.
     silent = isinstance(owner, Task) and owner.process_results is not None and bool(listed)
     has = gate.metric in listed if silent else _has(gate.metric, owner)
     return has and (gate.filter is None or not filters or gate.filter in filters)
 
 
 def check_gate(gate: Gate, owner: Task | Group, leaves: Sequence[Task] = ()) -> None:
-    """Raise unless the metric and filter exist, the filter is settled, and the bounds can be met.
+    """Raise unless the metric and filter exist, the filter is unambiguous, and the bounds can be met.
 
     Where functions of the task name its metrics (`process_results`, a ``!function`` metric), these are known only
-    when docs were scored: a gate on one that never comes up then fails.
+    after docs were scored: a gate on a metric that never occurs then fails.
     """
     what = name_of_owner(owner)
     if not _has(gate.metric, owner):
@@ -58,7 +60,7 @@ def check_gate(gate: Gate, owner: Task | Group, leaves: Sequence[Task] = ()) -> 
 
 
 def directed(gate: Gate, owner: Task | Group, leaves: Sequence[Task] = ()) -> Gate:
-    """The gate with `min_gain` turned into what it means for its metric: below the baseline where less is better."""
+    """Return the gate with `min_gain` as a bound: below the baseline for a metric that should be low."""
     change = gate.change
     if change is None or change.word != "min_gain" or higher_is_better(gate.metric, owner, leaves) is not False:
         return gate
@@ -66,10 +68,10 @@ def directed(gate: Gate, owner: Task | Group, leaves: Sequence[Task] = ()) -> Ga
 
 
 def gate_ids(gates: Sequence[Gate], filters: Sequence[str], owner: str) -> tuple[str, ...]:
-    """The ids of a module's gates: own name, else metric, with ``,filter`` where there are several filters, and with
-    ``.drop`` against a baseline.
+    """Return the ids of the gates of `owner`.
 
-    Raises TaskFileError (SettingError for a rule) if two are equal; `owner` says whose they are.
+    An id is the gate's name, else its metric, with ``,filter`` where there are several filters, and with ``.drop`` for
+    a comparison with a baseline. Raises TaskFileError (SettingError for a rule) if two ids are equal.
     """
     ids = tuple(_id(gate, several_filters=len(filters) > 1) for gate in gates)
     for gate_id, count in Counter(ids).items():
@@ -92,32 +94,32 @@ def _has(metric: str, owner: Task | Group) -> bool:
 
 
 def metric_names(owner: Task | Group) -> tuple[str, ...]:
-    """The names under which a task's metrics come, or those of what a group aggregates."""
+    """Return the names of the metrics that a task reports or a group aggregates."""
     if isinstance(owner, Group):
         return tuple(dict.fromkeys(metric.metric for metric in owner.metrics))
     return tuple(name for metric in owner.metrics for name in metric.names)
 
 
 def filter_names(owner: Task | Group, leaves: Sequence[Task] = (), metric: str | None = None) -> tuple[str, ...]:
-    """The filters under which a metric is reported, or any metric. For a group those that it aggregates."""
+    """Return the filters of a metric, or of all metrics; of a group those that it aggregates."""
     if isinstance(owner, Task):
         return tuple(spec.name for spec in owner.filters)
     return tuple(dict.fromkeys(_group_filters(owner, leaves, metric)))
 
 
 def names_are_open(task: Task) -> bool:
-    """Whether functions of the task may return scores under any name."""
+    """Return True if functions of the task may return scores under any name."""
     return task.process_results is not None or any(metric.names_are_open for metric in task.metrics)
 
 
 def higher_is_better(name: str, owner: Task | Group, leaves: Sequence[Task]) -> bool | None:
-    """Which way a metric is better; None if that is not known, or not the same in all tasks."""
+    """Return True if a high value of a metric is good; None if that is unknown or differs between tasks."""
     found = {metric.higher_is_better for _, metric in _meant(name, owner, leaves)}
     return found.pop() if len(found) == 1 else None
 
 
 def _meant(name: str, owner: Task | Group, leaves: Sequence[Task]) -> list[tuple[Task, Metric]]:
-    """The metrics of that name, each with its task."""
+    """Return the metrics of that name, each with its task."""
     tasks = (owner,) if isinstance(owner, Task) else leaves
     return [(task, metric) for task in tasks for metric in task.metrics if name in metric.names]
 
@@ -135,12 +137,12 @@ def _group_filters(group: Group, leaves: Sequence[Task], metric: str | None) -> 
 
 
 def _is_own(name: str, owner: Task | Group) -> bool:
-    """Whether a group has a function of the user aggregate its tasks' values."""
+    """Return True if a function of the user aggregates this metric of a group."""
     return isinstance(owner, Group) and any(m.aggregation is not None for m in owner.metrics if m.metric == name)
 
 
 def _check_direction(gate: Gate, owner: Task | Group, leaves: Sequence[Task]) -> None:
-    """A comparison must hold losses, so it points the way in which the metric is better."""
+    """Raise unless a comparison limits losses, given the direction in which the metric is better."""
     change, higher = gate.change, higher_is_better(gate.metric, owner, leaves)
     if change is None or change.word == "min_gain":
         if higher is None:
@@ -156,7 +158,7 @@ def _check_direction(gate: Gate, owner: Task | Group, leaves: Sequence[Task]) ->
 
 
 def _check_confidence(gate: Gate, owner: Task | Group, leaves: Sequence[Task]) -> None:
-    """Bounds exist for means over docs, and for means of such means."""
+    """Raise unless the metric has bounds: it is a mean over docs, or a mean of such means."""
     if isinstance(owner, Task):
         known = [name for name in metric_names(owner) if _is_mean(name, owner, leaves)]
     else:
@@ -167,13 +169,13 @@ def _check_confidence(gate: Gate, owner: Task | Group, leaves: Sequence[Task]) -
     why = "no mean over docs" if isinstance(owner, Task) else "no mean over the docs of its tasks"
     taking = ", ".join(dict.fromkeys(known)) or "none here"
     raise gate.place.error(
-        f"{gate.metric} is {why}, so there are no bounds at a confidence (metrics that have them: {taking}); leave "
-        "the confidence away to look at the observed value"
+        f"{gate.metric} is {why}, so there are no bounds at a confidence (metrics that have them: {taking}); omit "
+        "the confidence to judge the observed value"
     )
 
 
 def _is_mean(name: str, owner: Task | Group, leaves: Sequence[Task]) -> bool:
-    """Whether the value is a mean over docs; of one task also the exponential of a mean, as perplexity is."""
+    """Return True if the value is a mean over docs; of one task also the exponential of a mean, such as perplexity."""
     means = [metric.aggregation.doc_mean for _, metric in _meant(name, owner, leaves)]
     return all(mean is not None and (isinstance(owner, Task) or not mean.log) for mean in means)
 

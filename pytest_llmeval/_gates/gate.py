@@ -19,7 +19,7 @@ from pytest_llmeval._task import Task
 
 Operator: TypeAlias = Literal[">=", ">", "<=", "<"]
 
-#: What a confidence is about: questions like these, or what the full run of this data set would show.
+#: The population of a confidence: questions like these, or the docs of this data set.
 Scope: TypeAlias = Literal["population", "dataset"]
 
 #: The key under which a comparison was written; "" where it was spelled out, ``acc >= baseline - 0.02``.
@@ -28,7 +28,7 @@ Word: TypeAlias = Literal["", "max_drop", "max_rise", "min_gain"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a gate was written: in a task file, or else in a setting (`origin` is its name)."""
+    """The place where a gate was written: a task file, or else the setting named `origin`."""
 
     text: str
     path: Path | None = None
@@ -36,7 +36,7 @@ class Place:
     origin: str = "ini llmeval_gates"
 
     def error(self, message: str) -> LLMEvalError:
-        """The error to raise about this gate: of the task file, or of the setting."""
+        """Return the error to raise about this gate: of the task file, or of the setting."""
         if self.path is None:
             return SettingError(f"{self.origin}: {self.text!r}: {message}")
         return TaskFileError(self.path, f"{self.text!r}: {message}", line=self.line, key="metadata.gates")
@@ -54,8 +54,8 @@ class Bound:
 class Change:
     """A comparison: the value must stand in `operator` to the baseline's value plus `offset`.
 
-    `offset` is exactly the decimal that was written, below 0 for a loss that is allowed of a metric that should be
-    high. `relative`: a share of the baseline's value instead, 1/20 for ``5%``.
+    `offset` is exactly the decimal that was written, below 0 for an allowed loss of a metric that should be high.
+    `relative`: a share of the baseline's value instead, 1/20 for ``5%``.
     """
 
     operator: Operator
@@ -75,8 +75,8 @@ class Gate:
 
     `filter` None means the only filter that the metric has. `must_stay_right` holds the docs, by number or all of
     them, that must not become wrong. `confidence` None: the observed value decides; `written` is the confidence that
-    the user wrote where a part of its error was spent before. `name` is the gate's own, `id` what stands between the
-    brackets of its item and `family` what gates of one rule have in common, both set by `gates_for`.
+    the user wrote where a part of its error was spent before. `name` is given by the user. `id` stands in the brackets
+    of the item's name, and `family` is equal for the gates of one rule; `gates_for` sets both.
     """
 
     metric: str
@@ -94,7 +94,7 @@ class Gate:
 
     @property
     def compares(self) -> bool:
-        """Whether it needs a baseline."""
+        """True if the gate needs a baseline."""
         return self.change is not None or self.must_stay_right is not None
 
     @property
@@ -111,7 +111,7 @@ class Rule:
     gate: Gate
 
     def as_gate(self) -> Gate:
-        """The gate as it is handed out: with a confidence, all of them are one family."""
+        """Return the gate for one of the tasks; with a confidence, the gates of all of them are one family."""
         family = "" if self.gate.confidence is None else f"{self.gate.place.origin}: {self.gate.place.text}"
         return replace(self.gate, family=family)
 

@@ -1,4 +1,4 @@
-"""From an entry of a task file or a line of a setting to a gate."""
+"""The grammar of gates: an entry of a task file, or a line of a setting, to a `Gate`."""
 
 from __future__ import annotations
 
@@ -89,17 +89,17 @@ def _parse_text(text: str, place: Place) -> Gate:
         return Gate(metric, (), filter_name, name, place=place, must_stay_right=_must_stay_right(docs, place))
     match = _COMPARISON.fullmatch(text)
     if match is None:
-        raise place.error("is no comparison; expected METRIC >= NUMBER, e.g. 'acc >= 0.35' or 'perplexity <= 20'")
+        raise place.error("is not a comparison; expected METRIC >= NUMBER, e.g. 'acc >= 0.35' or 'perplexity <= 20'")
     operator = _OPERATORS.get(match["operator"])
     if operator is None:
-        raise place.error(f"{match['operator']!r} is no comparison of gates; use one of {', '.join(_OPERATORS)}")
+        raise place.error(f"{match['operator']!r} is not an operator of gates; use one of {', '.join(_OPERATORS)}")
     metric, filter_name = _split_key(match["key"], place)
     gate = Gate(metric, (), filter_name, _last_name(match["name"], place), place=place)
     return _with_limit(gate, operator, match["bound"])
 
 
 def _with_limit(gate: Gate, operator: Operator, text: str) -> Gate:
-    """The gate with what stands behind its operator."""
+    """Return the gate with the limit and confidence that follow its operator."""
     place, match = gate.place, _LIMIT.fullmatch(text)
     if match is None:
         raise place.error(f"expected NUMBER or baseline - NUMBER, then perhaps @ CONFIDENCE, got {text!r}")
@@ -153,7 +153,7 @@ def _bounds(entry: Mapping[Any, Any], place: Place) -> tuple[Bound, ...]:
 
 
 def _change(entry: Mapping[Any, Any], place: Place) -> Change | None:
-    """The comparison that a mapping asks for by one of its keys."""
+    """Return the comparison that a mapping asks for by one of its keys."""
     asked: list[Word] = [word for word in _CHANGE_KEYS if word in entry]
     if len(asked) > 1:
         raise place.error(f"{' and '.join(asked)} are two gates: write one for each, with a name")
@@ -165,7 +165,7 @@ def _change(entry: Mapping[Any, Any], place: Place) -> Change | None:
 
 
 def _tolerance(value: object, what: str, place: Place) -> tuple[Fraction, bool]:
-    """A distance from the baseline, exactly as written, and whether it is a share (``5%``) of its value."""
+    """Return a distance from the baseline, exactly as written, and whether it is a share (``5%``) of its value."""
     relative = isinstance(value, str) and value.strip().endswith("%")
     number = value.strip()[:-1].strip() if relative and isinstance(value, str) else value
     if _number(number, place) < 0:
@@ -215,21 +215,21 @@ def _filter(value: object, in_metric: str | None, place: Place) -> str | None:
 
 
 def _last_name(text: str | None, place: Place) -> str | None:
-    """The name at the end of a text. It may hold blanks, so it would swallow whatever is written behind it."""
+    """Return the name at the end of a text. A name may hold blanks, so text after it is refused."""
     if text is not None and _BEHIND_A_NAME.search(text):
         raise place.error(f"name: expected one name, as the last thing ('acc >= 0.35 @ 0.95 as NAME'), got {text!r}")
     return _name(text, place)
 
 
 def _name(value: object, place: Place) -> str | None:
-    """A gate's own name; it becomes part of a node id."""
+    """Return a gate's own name; it becomes part of a node id."""
     if value is None or (isinstance(value, str) and _NAME.fullmatch(value)):
         return value
     raise place.error(f"name: expected a text without brackets, got {value!r}")
 
 
 def _number(value: object, place: Place) -> float:
-    """A finite number. YAML reads ``1e-3`` as a text, so texts that are numbers count as such."""
+    """Return a finite number. YAML reads ``1e-3`` as a text, so texts that are numbers count as such."""
     if isinstance(value, str):
         if not _NUMBER.fullmatch(value.strip()):
             raise place.error(f"expected a finite number, got {value!r}{_mend_of_number(value.strip())}")
@@ -245,7 +245,7 @@ def _number(value: object, place: Place) -> float:
 
 
 def _mend_of_number(text: str) -> str:
-    """What was probably meant by ``35%`` or ``0,35``."""
+    """Return the suggestion of a number for ``35%`` or ``0,35``."""
     if text.endswith("%") and _NUMBER.fullmatch(text[:-1].strip()):
         return f"; did you mean {float(text[:-1]) / 100:g}?"
     if _NUMBER.fullmatch(text.replace(",", ".", 1)):

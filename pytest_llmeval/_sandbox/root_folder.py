@@ -91,7 +91,7 @@ def enter(file_bytes: int) -> None:
 
 
 def _visible(libraries: Iterable[str]) -> dict[str, str]:
-    """The folders to show, as {path inside: path outside without links}; no path lies below another."""
+    """Return the folders to show, as {path inside: path outside without links}; no path lies below another."""
     prefix = sys.base_prefix
     wanted = {*_SYSTEM, f"{prefix}/lib", f"{prefix}/lib64", *sys.path, *libraries}
     visible: dict[str, str] = {}
@@ -142,7 +142,7 @@ def _unshare_as_root() -> None:
 
 
 def _own_ids(path: str) -> str:
-    """The map of all ids of this process's user namespace to themselves."""
+    """Return the map of all ids of this process's user namespace to themselves."""
     with open(path) as lines:
         rows = [line.split() for line in lines]
     return "".join(f"{inside} {inside} {count}\n" for inside, _, count in rows)

@@ -66,7 +66,7 @@ def judge(program: str, limits: CodeLimits, confine: Callable[[], None]) -> Code
 
 
 def _failure(said: bytes, status: int, seconds: float, limits: CodeLimits) -> CodeOutcome:
-    """The outcome of a program that wrote `said`, ended with an exit status, and used seconds of processor time."""
+    """Return the outcome of a program that wrote `said` and ended with `status` after `seconds` of processor time."""
     if said == _NO_MEMORY:
         return CodeOutcome(False, "out of memory")
     if said:

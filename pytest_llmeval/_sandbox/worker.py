@@ -151,7 +151,10 @@ def refusal(reason: str) -> SandboxError:
 
 
 def _command() -> list[str]:
-    """The launcher's command, without site (-S), user site (-s) or current folder (-P): only trusted places remain."""
+    """Return the launcher's command.
+
+    Without site (-S), user site (-s) and current folder (-P) it imports only from trusted places.
+    """
     package = str(Path(__file__).resolve().parents[1])
     # Programs can import what the tests can, such as numpy. These folders are visible read-only.
     return [sys.executable, "-s", "-P", "-S", "-c", _BOOT, package, *site.getsitepackages()]

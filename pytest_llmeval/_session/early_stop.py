@@ -231,7 +231,7 @@ def _sharing(run: ModelRun, gate: Gate) -> int:
 
 
 def _only(parts: Iterable[TaskData], places: set[Place]) -> Iterator[TaskData]:
-    """The parts with no docs but those at the places."""
+    """Yield the parts with no docs but those at the places."""
     for part in parts:
         comparison = part.comparison
         if comparison is not None:

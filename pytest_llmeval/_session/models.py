@@ -101,7 +101,7 @@ class Models:
             getattr(lm, "close", lambda: None)()
 
     def name_of(self, lm: LM) -> str:
-        """The name in node ids of a model that is open here; empty where there is no other."""
+        """Return the name in node ids of a model that is open here; empty if it is the only model."""
         return self._served.get(id(lm), "")
 
     def _spec_of(self, choice: ModelChoice) -> ModelSpec:

@@ -26,7 +26,7 @@ class ProgressLine:
         self._last = 0.0
 
     def of(self, task: str) -> Callable[[int, int, int], None] | None:
-        """A progress function for one task; None if there is nobody to watch."""
+        """Return a progress function for one task; None if there is no terminal to show it."""
         if not self._visible():
             return None
         started = time.monotonic()

@@ -1,7 +1,7 @@
-"""The start of a session: options read and checked, and the objects of ours made when they are first needed.
+"""The start of a session: options read and checked, and the objects of the plugin, made when first needed.
 
 Nothing heavy is imported before a task file is collected or an option asks for it (yaml, jinja2 and numpy cost
-`pytest --help` a tenth of a second, torch several): hence the imports inside the functions.
+`pytest --help` a tenth of a second, torch several), so functions import late.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
-        """A task stays on one worker in pieces of `CHUNK` docs: whole waves, and its prompt prefix shared."""
+        """Return a scheduler of pieces of `CHUNK` docs, which are whole waves, with a task on one worker."""
         if config.getvalue("dist") != "load":
             return None
         from xdist.scheduler import LoadScopeScheduling
@@ -269,7 +269,7 @@ def _longrepr(outcome: str, text: str | None, location: tuple[Any, ...]) -> Any:
 
 
 def scope_of(nodeid: str, models: Sequence[str] = (), chunk: int | None = CHUNK) -> str:
-    """The unit of work that a node id belongs to: a piece of a task file under one of the models.
+    """Return the unit of work that a node id belongs to: a piece of a task file under one of the models.
 
     Other tests stand alone. `chunk` None: task files are not cut into pieces.
 

@@ -58,7 +58,7 @@ def read_metrics(
 
 
 def read_filters(entries: Mapping[str, Value], modules: Modules) -> tuple[Pipeline, ...]:
-    """The filter pipelines of a task; the first response counts if it lists none."""
+    """Return the filter pipelines of a task; the first response counts if it lists none."""
     value = typed.given(entries, "filter_list")
     if value is None:
         return (TAKE_FIRST,)

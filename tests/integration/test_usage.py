@@ -38,7 +38,7 @@ pytest_plugins = ["pytester"]
             ["--llmeval-model=a=x/m", "--llmeval-model=a=y/m"],
             "*2 models are called 'a'; name them apart with NAME=SPEC",
         ),
-        (["--llmeval-fail-on=acc"], "--llmeval-fail-on: 'acc': is no comparison*"),
+        (["--llmeval-fail-on=acc"], "--llmeval-fail-on: 'acc': is not a comparison*"),
         (["--llmeval-fail-on=even.acc >= nan"], "--llmeval-fail-on: *expected a finite number, got 'nan'*"),
     ],
 )
