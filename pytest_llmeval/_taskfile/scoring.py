@@ -1,4 +1,4 @@
-"""`metric_list` and `filter_list`: what is made of the answers."""
+"""The reading of `metric_list` and `filter_list`: metrics resolved, filters ready."""
 
 from __future__ import annotations
 

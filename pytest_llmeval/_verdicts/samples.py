@@ -59,7 +59,7 @@ class Sample:
 
 
 def columns_of(parts: Iterable[tuple[Task, Sequence[DocResult]]], metric: str, filter_name: str) -> list[Column]:
-    """One column for each task that has the metric. Raises ValueError where its rules are not settled."""
+    """Return one column for each task that has the metric."""
     found = []
     for task, results in parts:
         having = [result for result in results if metric in result.scores.get(filter_name, {})]
