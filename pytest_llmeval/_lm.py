@@ -91,6 +91,7 @@ class LM(Protocol):
     ``chat_template`` is its text. `recomputed(dtype: str | None) -> Iterator[LM]`, for --llmeval-noise, yields models
     with the same weights that compute in another way, which their `name` says: with other requests in a pass, and last
     in `dtype` if that is given. Their answers are equal up to rounding. Each is used before the next is requested.
+    `engine_choice.slower: str | None` is a line for the start of a run: the faster ways that were refused, and why.
     """
 
     def loglikelihood(self, requests: Sequence[tuple[str, str]]) -> Sequence[tuple[float, bool]]:

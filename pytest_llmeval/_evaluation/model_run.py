@@ -69,6 +69,8 @@ class ModelRun:
         self.model = model
         #: The name of the model in reports.
         self.name = model
+        #: True once the model is loaded and known to the run.
+        self.introduced = False
         #: The facts that the model states of itself, as plain data; None before it answered.
         self.facts: Mapping[str, Any] | None = None
         #: The cost of the answers as the model counts it (tokens, bytes), here or in all workers.
@@ -163,8 +165,9 @@ class ModelRun:
             self._wave = max(1, min(fitting, self._wave * 4, LARGEST_WAVE))
         return results
 
-    def name_after(self, lm: LM) -> None:
+    def introduce(self, lm: LM) -> None:
         """Take the model's own name for reports, unless its node ids have one."""
+        self.introduced = True
         self.name = self.name or str(getattr(lm, "name", "") or type(lm).__name__)
 
     def record_error(self, task: Task, error: LLMEvalError) -> None:

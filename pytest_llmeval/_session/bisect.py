@@ -197,7 +197,7 @@ class Bisection:
     def _verdicts(self, name: str, lm: LM, items: Sequence[pytest.Item]) -> dict[str, Verdict]:
         """Return the verdicts of one checkpoint by node id. Raises UndecidedError if it cannot be judged."""
         run, judge, verdicts = self.session.selection.run(name), self.session.judge, {}
-        self.session.greet(run, lm)
+        self.session.introduce(run, lm)
         for item in items:
             if found := gate_of(item):
                 run.select_gate(item.nodeid, found.owner, found.gate)

@@ -90,16 +90,23 @@ class Session:
         owner = collected.get(name) or self.evaluation.registry.find(name, self.config.rootpath)
         if isinstance(owner, tuple):
             raise SettingError(f"llmeval_result({name!r}): is a tag of {len(owner)} tasks; name a task or a group")
-        self.greet(run, lm)
+        self.introduce(run, lm)
         leaves = self.evaluation.leaves(owner)
         collected.update({value.name: value for value in (*leaves, owner)})
         for task in leaves:
             run.score(lm, task, self.evaluation.open(task).asked, self.progress.of(task.name))
         return self.strategy.summary(run, owner)
 
-    def greet(self, run: ModelRun, lm: LM) -> None:
-        """Let the run take the name of its model."""
-        run.name_after(lm)
+    def introduce(self, run: ModelRun, lm: LM) -> None:
+        """Let a run take the name of its model, and print why faster engines were refused, before the first doc."""
+        if run.introduced:
+            return
+        run.introduce(lm)
+        slower = getattr(getattr(lm, "engine_choice", None), "slower", None)
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        if slower and reporter is not None and not self.on_worker:
+            reporter.ensure_newline()
+            reporter.write_line(f"llmeval: {run.name}: {slower}")
 
 
 def _search_folders(config: pytest.Config) -> list[Path]:

@@ -99,3 +99,16 @@ def test_hand_written_tests_use_model_and_results(pytester: pytest.Pytester, sui
     )
     result = pytester.runpytest("test_by_hand.py", "tasks/all.yaml")
     result.stdout.fnmatch_lines(["*3 passed*"])
+
+
+def test_a_slower_engine_is_named_once_before_the_first_doc(pytester: pytest.Pytester, suite: Path) -> None:
+    conftest = pytester.path / "conftest.py"
+    slower = "engine_choice = __import__('types').SimpleNamespace(slower='scored slowly: tree refused: a reason')"
+    conftest.write_text(conftest.read_text().replace("class Yes:", f"class Yes:\n    {slower}\n"))
+    result = pytester.runpytest("tasks")
+    lines = [number for number, line in enumerate(result.outlines) if "refused" in line]
+    assert [result.outlines[number] for number in lines] == [
+        "llmeval: yes-model: scored slowly: tree refused: a reason"
+    ]
+    assert result.outlines[lines[0] - 1].strip() == "tasks/even.yaml"
+    assert result.outlines[lines[0] + 1] == "."
