@@ -31,9 +31,9 @@ from pytest_llmeval._session.run_all import RunAll
 from pytest_llmeval._session.run_all import Skip
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
+from pytest_llmeval._verdicts import DocPlace
 from pytest_llmeval._verdicts import Fact
 from pytest_llmeval._verdicts import GateData
-from pytest_llmeval._verdicts import Place
 from pytest_llmeval._verdicts import Proof
 from pytest_llmeval._verdicts import TaskData
 from pytest_llmeval._verdicts import Verdict
@@ -83,7 +83,7 @@ class EarlyStop(RunAll):
         on_worker: bool = False,
     ) -> None:
         super().__init__(evaluation, data, progress, on_worker=on_worker)
-        self._orders: dict[tuple[str, ...], list[Place]] = {}
+        self._orders: dict[tuple[str, ...], list[DocPlace]] = {}
         #: (model, task or group name, gate id) -> (number of results, proof).
         self._proofs: dict[tuple[str, str, str], tuple[int, Proof | None]] = {}
 
@@ -92,7 +92,7 @@ class EarlyStop(RunAll):
         seed = self.evaluation.settings.stop_seed
         return [doc for _, doc in in_random_order(opened.task.name, opened.asked, seed)]
 
-    def order(self, owner: Task | Group) -> list[Place]:
+    def order(self, owner: Task | Group) -> list[DocPlace]:
         """Return all docs asked for in a task or group in random order; nothing while data of it is not open."""
         names = tuple(task.name for task in self.evaluation.leaves(owner))
         if any(name not in self.evaluation.sizes for name in names):
@@ -230,7 +230,7 @@ def _sharing(run: ModelRun, gate: Gate) -> int:
     return max(1, len(run.family(gate)))
 
 
-def _only(parts: Iterable[TaskData], places: set[Place]) -> Iterator[TaskData]:
+def _only(parts: Iterable[TaskData], places: set[DocPlace]) -> Iterator[TaskData]:
     """Yield the parts with no docs but those at the places."""
     for part in parts:
         comparison = part.comparison

@@ -1,7 +1,7 @@
-"""What numbers show: bounds, p-values, families of hypotheses, power, and tests that may stop early.
+"""Statistics of gates: bounds, p-values, families of hypotheses, power, and tests that may stop early.
 
-Every bound is one-sided, every claim has the error ``1 - confidence`` at most (`Interval`). A gate passes when the
-lower bound reaches its limit, fails when the upper bound stays below it, and is inconclusive between.
+Every bound is one-sided, and every claim has an error of at most ``1 - confidence`` (`Interval`). A gate passes when
+the lower bound reaches its limit, fails when the upper bound stays below it, and is otherwise inconclusive.
 
 | scores | bounds | p-values |
 |---|---|---|

@@ -13,7 +13,7 @@ K = TypeVar("K")
 
 
 def holm(p_values: Mapping[K, float], alpha: float) -> frozenset[K]:
-    """The hypotheses that Holm's step-down procedure rejects (1979, Scand. J. Statist. 6, 65-70).
+    """Return the hypotheses that Holm's step-down procedure rejects (1979, Scand. J. Statist. 6, 65-70).
 
     The chance of rejecting any true one is at most `alpha`, however the p-values depend on each other. A p-value
     that is NaN is never rejected.
@@ -27,7 +27,7 @@ def holm(p_values: Mapping[K, float], alpha: float) -> frozenset[K]:
 
 
 def closed_tree(p_values: Mapping[K, float], parents: Mapping[K, K | None], alpha: float) -> frozenset[K]:
-    """The hypotheses that are rejected going down a tree: a child only if its parent is.
+    """Return the hypotheses that are rejected going down a tree: a child only if its parent is.
 
     The inheritance procedure (Goeman and Finos 2012, "The inheritance procedure", Stat. Appl. Genet. Mol. Biol. 11,
     article 11), which improves on Meinshausen (2008, Biometrika 95, 265-278). The roots share `alpha` by their
@@ -75,7 +75,7 @@ class _Tree(Generic[K]):
         return cls(roots, {node: tuple(below) for node, below in children.items()}, leaves, frozenset(p_values))
 
     def parts(self, rejected: frozenset[K], alpha: float) -> Iterator[tuple[K, float]]:
-        """The hypotheses under test, each with its part of `alpha`, once those in `rejected` are."""
+        """Yield the hypotheses under test, each with its part of `alpha`, once those in `rejected` are."""
         unfinished = self._unfinished(rejected)
         waiting = list(self._shares(self.roots, unfinished, alpha))
         while waiting:
@@ -91,7 +91,7 @@ class _Tree(Generic[K]):
         return [(node, part * self.leaves[node] / whole) for node in heirs]
 
     def _unfinished(self, rejected: frozenset[K]) -> frozenset[K]:
-        """The nodes at or below which a hypothesis is not rejected yet."""
+        """Return the nodes at or below which a hypothesis is not rejected yet."""
         found: set[K] = set()
         for node in reversed(_breadth_first(self.roots, self.children)):
             own = node in self.tested and node not in rejected

@@ -20,7 +20,7 @@ _STEPS = 200
 
 
 def lower_bound(sums: Floats, sizes: Floats, worst: float, error: float) -> float:
-    """The `error` quantile of the mean under Dirichlet weights on the units and one more of the worst score."""
+    """Return the `error` quantile of the mean under Dirichlet weights on the units and one more of the worst score."""
     import numpy as np
     from scipy.optimize import brentq
 
@@ -38,7 +38,7 @@ def lower_bound(sums: Floats, sizes: Floats, worst: float, error: float) -> floa
 
 
 def tail(sums: Floats, sizes: Floats, worst: float, mean: float) -> float:
-    """The probability that the mean under Dirichlet weights, on the units and the worst one, is at most `mean`."""
+    """Return the probability that the mean under Dirichlet weights on the units and the worst one is at most `mean`."""
     import numpy as np
 
     return _probability_below_zero(np.append(sums - mean * sizes, (worst - mean) * np.max(sizes)))
@@ -74,9 +74,9 @@ def _excess(x: Floats) -> Floats:
 
 
 def _saddlepoint(a: Floats) -> float:
-    """Where K'(t) = sum a / (1 - t a) = 0, between the poles 1 / min(a) and 1 / max(a).
+    """Return the root of K'(t) = sum a / (1 - t a), between the poles 1 / min(a) and 1 / max(a).
 
-    K' rises: Newton's steps, or the middle of what remains where one leads out of it.
+    K' rises: Newton's steps, or the middle of the interval where a step leads out of it.
     """
     low, high, t = 1 / float(a.min()), 1 / float(a.max()), 0.0
     for _ in range(_STEPS):

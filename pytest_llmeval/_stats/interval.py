@@ -16,12 +16,12 @@ class Interval:
     high: float
 
     def joined(self, other: Interval) -> Interval:
-        """The wider of either bound."""
+        """Return the wider of either bound."""
         return Interval(min(self.low, other.low), max(self.high, other.high))
 
 
 def error_of(confidence: float) -> float:
-    """The error that a one-sided bound may make. Raises ValueError unless ``.5 <= confidence < 1``.
+    """Return the error that a one-sided bound may make. Raises ValueError unless ``.5 <= confidence < 1``.
 
     Below one half a lower bound would lie above the upper one.
     """

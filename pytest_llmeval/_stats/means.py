@@ -35,7 +35,7 @@ class Totals:
 
     @classmethod
     def of(cls, values: Sequence[float] | Floats, clusters: Sequence[Hashable] | None = None) -> Totals:
-        """Raises ValueError for values that are not finite, or clusters that do not match them one to one."""
+        """Raise ValueError for values that are not finite, or clusters that do not match them one to one."""
         import numpy as np
 
         scores = np.asarray(values, dtype=np.float64)
@@ -72,14 +72,13 @@ def mean_bounds(
     support: tuple[float, float] | None = None,
     least: float = -inf,
 ) -> Interval:
-    """Bounds on the true mean score. `support`: the least and greatest score that a doc can have, where known; `least`
-    the least one alone.
+    """Return bounds on the true mean score.
 
-    The bounds are Gaffke's (2005), see `gaffke_bounds`: they hold for skewed and for nearly constant scores too, and
-    are Clopper and Pearson's for 0/1 ones. Without a support there are none for all distributions: bad scores too
-    rare to be seen may be as bad as they like (Bahadur and Savage 1956, Ann. Math. Statist. 27, 1115-1122). What is
-    assumed then is `assumed_support`. With fewer than two units, or none that differ, nothing is known (infinite
-    bounds).
+    `support`: the least and greatest score that a doc can have, where known; `least`: the least score alone. The
+    bounds are Gaffke's (2005), see `gaffke_bounds`: they hold for skewed and for nearly constant scores too, and equal
+    those of Clopper and Pearson for 0/1 scores. Without a support no bounds hold for all distributions: bad scores too
+    rare to be seen may be arbitrarily bad (Bahadur and Savage 1956, Ann. Math. Statist. 27, 1115-1122). Then
+    `assumed_support` is assumed. With fewer than two units, or equal ones only, nothing is known (infinite bounds).
     """
     error = error_of(confidence)
     totals = Totals.of(values, clusters)
@@ -91,8 +90,9 @@ def mean_bounds(
 
 
 def assumed_support(values: Sequence[float], least: float = -inf) -> tuple[float, float]:
-    """Where scores of unknown range are taken to lie: no further beyond the least and greatest than these are apart,
-    and not below `least`, the least that a doc can have.
+    """Return the assumed range of scores, [min - (max - min), max + (max - min)], where none is declared.
+
+    It does not reach below `least`, the least score that a doc can have, unless an observed score does.
     """
     low, high = min(values), max(values)
     return max(low - (high - low), min(least, low)), high + (high - low)

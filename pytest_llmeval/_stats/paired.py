@@ -45,7 +45,7 @@ _PRECISION = 1e-7
 
 
 def mcnemar_p(lost: int, gained: int) -> float:
-    """The exact two-sided McNemar test that nothing changed (McNemar 1947, Psychometrika 12, 153-157).
+    """Return the p-value of the exact two-sided test that nothing changed (McNemar 1947, Psychometrika 12, 153-157).
 
     Given the discordant docs, the gained are binomial with 1/2 if both models are equally often right. 1 if none is.
     """
@@ -112,7 +112,7 @@ class _Tail:
         return cls(n, discordant, fewest, lowest, highest)
 
     def p(self, difference: float) -> float:
-        """The greatest probability of these outcomes under any difference up to this one, by Berger and Boos.
+        """Return the greatest probability of these outcomes under any difference up to this one, by Berger and Boos.
 
         For each discordance it rises with the difference, so the greatest allowed one is taken.
         """
@@ -129,7 +129,7 @@ class _Tail:
         return min(1.0, float(greatest) + _SET_ERROR + self.discordant.size * _LEFT_OUT)
 
     def bound(self, error: float, guess: float) -> float:
-        """The least difference under which these outcomes are no rarer than `error`; searched around a guess."""
+        """Return the least difference under which these outcomes have a probability of at least `error`."""
         from scipy.optimize import brentq
 
         low, high, step = -self.highest, self.highest, _PRECISION + abs(guess) / 16
@@ -148,7 +148,7 @@ class _Tail:
         return max(low, float(root) - _PRECISION)
 
     def _probabilities(self, difference: float, discordances: Floats) -> Floats:
-        """The probability of these outcomes for a difference and each of some discordances no smaller than it."""
+        """Return the probability of these outcomes for a difference and discordances that are not smaller."""
         import numpy as np
         from scipy.special import bdtrc
         from scipy.special import gammaln

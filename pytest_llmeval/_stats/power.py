@@ -1,4 +1,4 @@
-"""What a gate could have seen: the smallest drop, or gap below a floor, that it would probably have failed."""
+"""The power of gates: the smallest drop, or gap below a floor, that a gate would probably detect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEFT_OUT = 1e-9
 
 
 def detectable_drop(n: int, discordance: float, confidence: float, power: float = 0.8, margin: float = 0.0) -> float:
-    """The smallest true drop that a paired gate "at most `margin`" fails with probability `power`, on n docs.
+    """Return the smallest true drop that a paired gate "at most `margin`" fails with probability `power`, on n docs.
 
     `discordance` is the share of docs on which the two models differ; a drop needs at least as much of it. Negative
     margins ask for an improvement, and the drop may then be one too. The gate's critical outcomes are taken to be
@@ -43,9 +43,9 @@ def detectable_drop(n: int, discordance: float, confidence: float, power: float 
 
 
 def floor_gap(n: int, p: float, confidence: float, power: float = 0.8) -> float:
-    """How far below a floor `p` the truth must lie for the gate to fail with probability `power`, on n docs.
+    """Return the gap below a floor `p` at which the gate fails with probability `power`, on n docs.
 
-    Of the exact binomial test (`exact_bounds`). Infinite if n docs cannot show any shortfall.
+    It is that of the exact binomial test (`exact_bounds`); infinite if n docs cannot show any shortfall.
     """
     from scipy.special import bdtr
     from scipy.special import bdtri
@@ -65,7 +65,7 @@ def floor_gap(n: int, p: float, confidence: float, power: float = 0.8) -> float:
 
 
 def _critical_lost(n: int, discordance: float, margin: float, error: float) -> tuple[Ints, Ints]:
-    """For each number of discordant docs the least number of lost ones that fails the gate."""
+    """Return all numbers of discordant docs, and for each the least number of lost docs that fails the gate."""
     import numpy as np
     from scipy.special import ndtri
 
@@ -84,7 +84,7 @@ def _critical_lost(n: int, discordance: float, margin: float, error: float) -> t
 
 
 def _chance(discordant: Ints, lost: Ints, n: int, discordance: float, drop: float) -> float:
-    """The probability of at least so many lost docs, for a true drop and discordance."""
+    """Return the probability of at least `lost` lost docs, for a true drop and discordance."""
     import numpy as np
     from scipy.special import bdtrc
     from scipy.stats import binom
@@ -97,7 +97,7 @@ def _chance(discordant: Ints, lost: Ints, n: int, discordance: float, drop: floa
 
 
 def _least(holds: Callable[[float], bool], low: float, high: float, halvings: int) -> float:
-    """Where a condition that stays true begins to hold; infinite if it does not up to `high`."""
+    """Return the least number at which a monotone condition holds; infinite if it does not hold at `high`."""
     if not holds(high):
         return inf
     for _ in range(halvings):

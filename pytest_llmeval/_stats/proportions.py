@@ -51,7 +51,7 @@ def finite_bounds(successes: int, seen: int, total: int, confidence: float) -> I
 
 
 def _first(start: int, stop: int, holds: Callable[[int], bool]) -> int:
-    """The first number from `start` at which a condition holds that holds from there on; `stop` if none before."""
+    """Return the first number from `start` at which a monotone condition holds; `stop` if none before."""
     while start < stop:
         middle = (start + stop) // 2
         if holds(middle):

@@ -35,14 +35,13 @@ _TOLERANCE = 1e-9
 
 
 class MeanTest:
-    """Whether the mean of values in [low, high] reaches `limit`, decided as early as the data allow.
+    """A test whether the mean of values in [low, high] reaches `limit`, decided as early as the data allow.
 
-    Without `total` the values are independent draws and the question is about their expectation. With it they are
-    the docs of a data set of that many, in random order, and the question is about the mean of them all: what
-    follows by logic (even if all others were at the other end) counts at once, and after the last one exactly one
-    of `above` and `below` is true. Either is wrong with probability `alpha` at most, over all looks together; with a
-    `total` it may be 0, and logic alone decides.
-    `decided_after` is the number of values that were needed; those given later change nothing but the last word.
+    Without `total` the values are independent draws, and the test is about their expectation. With it they are a data
+    set of `total` docs in random order, and the test is about the mean of all: a conclusion that the other docs cannot
+    change counts at once, and after the last doc exactly one of `above` and `below` is true. Either is wrong with a
+    probability of at most `alpha`, over all looks together; with a `total`, `alpha` may be 0, and only certain
+    conclusions count. `decided_after` is the number of values needed; later values can change only the final result.
 
         test = MeanTest(limit=-0.01, alpha=0.05, low=-1, total=1221)
         test.update(now - before for ...)
@@ -89,12 +88,12 @@ class MeanTest:
             self._correct(bool(self._reached(self._sum)), bool(self._reached(self._sum + self._total - self.seen)))
 
     def _correct(self, certain: bool, possible: bool) -> None:
-        """Where it is certain that the limit is reached, or impossible, that stands, whatever was thought."""
+        """Replace the decision by the truth where reaching the limit is certain or impossible."""
         if certain or not possible:
             self.above, self.below = certain, not certain
 
     def _look(self, values: Floats) -> None:
-        """Whatever comes first decides; the contrary may not follow."""
+        """Decide by the first value that decides; a later contrary result does not count."""
         expected = self._expected(values)
         above = min(self._forced("above", values), self._crossing("above", values - expected, expected))
         below = min(self._forced("below", values), self._crossing("below", expected - values, 1 - expected))
@@ -106,7 +105,7 @@ class MeanTest:
         self.above, self.below, self.decided_after = above, not above, after
 
     def _forced(self, side: str, values: Floats) -> int:
-        """The index of the value after which none that follow can change the verdict, or their number."""
+        """Return the index of the value after which none that follow can change the verdict, or their number."""
         import numpy as np
 
         if self._total is None:
@@ -116,16 +115,16 @@ class MeanTest:
         return _first(self._reached(sums) if side == "above" else ~self._reached(sums + left))
 
     def _reached(self, sums: Floats | float) -> Flags:
-        """Whether sums over the data set reach the limit; on it, up to rounding, they do."""
+        """Return True where sums over the data set reach the limit, up to rounding."""
         import numpy as np
 
         needed = self._limit * (self._total or 0)
         return np.asarray(sums >= needed - _TOLERANCE * max(needed, 1.0))
 
     def _expected(self, values: Floats) -> Floats:
-        """What each value would be on average if the mean were at the limit, given those before it; in [0, 1].
+        """Return the expectation of each value given those before it, if the mean is the limit; in [0, 1].
 
-        Beyond these ends logic has decided already.
+        Beyond these ends the conclusion is certain already.
         """
         import numpy as np
 
@@ -136,19 +135,19 @@ class MeanTest:
         return np.asarray(((self._total * self._limit - before) / left).clip(0, 1))
 
     def _crossing(self, side: str, gains: Floats, most_lost: Floats) -> int:
-        """Bet on all values; the index of the one that makes the capital reach the threshold, or their number."""
+        """Bet on all values; return the index at which the capital reaches the threshold, or their number."""
         import numpy as np
 
         bets = np.array(STAKES)[:, None] / np.maximum(most_lost, 1e-12)
         logs = np.cumsum(np.log1p(bets * gains), axis=1) + np.asarray(self._logs[side]).reshape(-1, 1)
         self._logs[side] = logs[:, -1]
         if logs.max() < self._threshold:
-            # The crowd is no richer than its richest member, who is cheaper to know.
+            # The mean of the capitals is not above the greatest one, which is cheaper to compute.
             return len(gains)
         capital = np.logaddexp.reduce(logs, axis=0) - log(len(STAKES))
         return _first(capital >= self._threshold)
 
 
 def _first(holds: Flags) -> int:
-    """The index of the first true one; their number if there is none."""
+    """Return the index of the first true one; their number if there is none."""
     return int(holds.argmax()) if holds.any() else len(holds)

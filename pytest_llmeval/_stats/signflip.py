@@ -99,7 +99,7 @@ def difference_p(
 
 
 def flip_p(totals: Totals, mean: float, seed: int = 0) -> float:
-    """The sign-flip test alone: one-sided p of "the mean is at most `mean`"."""
+    """Return the one-sided p-value of the sign-flip test of "the mean is at most `mean`"."""
     import numpy as np
 
     means = _subset_means(totals, seed)
@@ -115,7 +115,7 @@ def _differences(before: Sequence[float], now: Sequence[float], clusters: Sequen
 
 
 def assumed_change(before: Sequence[float], now: Sequence[float]) -> float:
-    """The most that a doc of unknown range is taken to change: as far as docs are apart, before and now.
+    """Return the assumed largest change of a doc of unknown range: the largest distance of docs, before and now.
 
     0, which means nothing is known, where those of one side are all the same.
     """

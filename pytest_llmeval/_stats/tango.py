@@ -55,8 +55,9 @@ def score_limit(lost: int, gained: int, n: int, z: float) -> float:
 
 
 def fewest_gained(discordant: Ints, n: int, difference: float, z: float) -> Ints:
-    """For each number of discordant docs the least `gained` whose score at `difference` reaches `z`; one more than
-    there are if none does.
+    """Return, for each number of discordant docs, the least `gained` whose score at `difference` reaches `z`.
+
+    It is the number of discordant docs plus one if none does.
     """
     import numpy as np
 

@@ -29,7 +29,7 @@ from pytest_llmeval._verdicts.sequential import errors_of
 from pytest_llmeval._verdicts.sequential import final_verdict
 from pytest_llmeval._verdicts.sequential import proof_of
 from pytest_llmeval._verdicts.sequential import verdict_of_proof
-from pytest_llmeval._verdicts.series import Place
+from pytest_llmeval._verdicts.series import DocPlace
 from pytest_llmeval._verdicts.verdict import Fact
 from pytest_llmeval._verdicts.verdict import Outcome
 from pytest_llmeval._verdicts.verdict import Verdict
@@ -37,12 +37,12 @@ from pytest_llmeval._verdicts.verdict import Verdict
 
 __all__ = [
     "Changes",
+    "DocPlace",
     "Fact",
     "GateData",
     "Member",
     "Noise",
     "Outcome",
-    "Place",
     "Proof",
     "TaskData",
     "Verdict",

@@ -1,4 +1,4 @@
-"""What a mean over docs, or the difference of two, may be: of questions like these, or of one whole data set.
+"""Estimates of a mean over docs, or of the difference of two: for questions like these, or for one data set.
 
 Every estimate answers `bounds(confidence)`, each bound one-sided, and `p_value_below(limit)`, the probability of data
 at least this bad if the truth is not below the limit. The two agree: the upper bound lies below the limit exactly if
@@ -25,7 +25,7 @@ from pytest_llmeval._verdicts.verdict import Outcome
 
 
 class Estimate(Protocol):
-    """What the docs show of a number."""
+    """The estimate of a number: bounds at a confidence, and p-values."""
 
     def bounds(self, confidence: float) -> Interval: ...
 

@@ -89,7 +89,7 @@ class GateData:
             return None
         docs = sum(len(data.results) for data in self.tasks)
         which = f"the first {docs:,} docs" if len(self.tasks) == 1 else "the first docs of each task"
-        return f"{which} are no random sample of the others"
+        return f"{which} are not a random sample of the others"
 
     def summary(self) -> Summary:
         """Return the numbers of all docs, without standard errors that take long to compute."""

@@ -1,4 +1,4 @@
-"""From a gate and the numbers that it asks for to a verdict."""
+"""The verdict on a gate, by its kind: floor, change, or docs that must stay right."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def noise_floor(moves: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What a probe of `docs` docs of a task showed, each scored again in all of `ways`.
+    """The result of rescoring `docs` docs of a task, each in all of `ways`.
 
     `floors`: by metric that picks a choice the noise floor of its margins, in nats (of ``acc_norm`` nats per
     character). `changed`: by ``metric,filter`` of 0/1 scores the number of docs that were not scored the same every
@@ -75,7 +75,7 @@ class Noise:
         if self.problem is not None:
             return self.problem
         if not self.docs:
-            return "none: its answers have no margin, so none of its flips can be told from rounding"
+            return "none: its answers have no margin, so none of its flips can be distinguished from rounding"
         facts = [f"{metric} {number_text(floor)}" for metric, floor in self.floors.items()] or ["no margins"]
         scores = [f"{key.removesuffix(',none')} of {count:,}" for key, count in self.changed.items()]
         return (
@@ -155,7 +155,7 @@ def without_margin(value: MetricValue, noise: Mapping[str, Noise]) -> str | None
     if counted := [one for one in probes if value.key in one.changed]:
         changed, docs = sum(one.changed[value.key] for one in counted), sum(one.docs for one in counted)
         seen = f" (scored again otherwise {changed:,} of {docs:,} docs changed)"
-    return f"{value.metric} has no margin, none of its flips can be told from rounding{seen}"
+    return f"{value.metric} has no margin, none of its flips can be distinguished from rounding{seen}"
 
 
 def _under_floors(

@@ -1,8 +1,8 @@
-"""One number a doc of what a gate looks at: the values whose mean the metric is.
+"""The sample of a metric: one number per doc, whose mean is the metric.
 
-Of a group that weighs its tasks by size the docs of all tasks count alike. One that averages its tasks is linearised:
-a doc of task t counts as ``M + (x - m_t) N / (T n_t)``, with M the group's value and m_t the task's; the mean of
-these is M, and their spread that of M within tasks (Cochran 1977, section 5.3, equal weights).
+In a group that weighs its tasks by size, docs of all tasks count equally. A group that averages its tasks is
+linearised: a doc of task t counts as ``M + (x - m_t) N / (T n_t)``, with M the group's value and m_t the task's; the
+mean of these is M, and their spread that of M within tasks (Cochran 1977, section 5.3, equal weights).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pytest_llmeval._task import Metric
 from pytest_llmeval._task import Task
 
 
-#: Log-probabilities may lie so far above 0, for rounding.
+#: Log-probabilities may be above 0 by this much, through rounding.
 _ROUNDING = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What one task keeps of its docs for a metric; `clusters` are the docs' own, where the task tells them.
+    """The items of a task's docs for one metric, with the `clusters` of the docs, where the task names their column.
 
     `support`: the least and greatest score that a doc can have, where known.
     """
@@ -41,10 +41,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """`values` holds a number a doc; the metric is their mean, with `log` its exponential.
+    """One number per doc (`values`), whose mean, or with `log` its exponential, is the metric.
 
-    `binary`: every value is a doc's own 0 or 1. `support`: the least and greatest value of a doc, where known; of
-    log-probabilities, which are 0 at most, only the `least` is, and the `floor` of the mean. `plain`: a task may tell
+    `binary`: every value is 0 or 1, the doc's score. `support`: the least and greatest value of a doc, where known. For
+    log-probabilities only lower bounds are known: `least` per doc, `floor` for the mean. `plain`: the task may declare
     the range of its docs' scores.
     """
 
@@ -76,9 +76,9 @@ def columns_of(parts: Iterable[tuple[Task, Sequence[DocResult]]], metric: str, f
 
 
 def sample_of(columns: Sequence[Column], *, by_size: bool) -> Sample | None:
-    """The values of all docs; None if the number is no mean over docs.
+    """Return the values of all docs; None if the metric is not a mean over docs.
 
-    `by_size`: docs of all tasks count alike; else each task counts the same.
+    `by_size`: all docs count equally; else all tasks do.
     """
     means = [column.metric.aggregation.doc_mean for column in columns]
     known = [mean for mean in means if mean is not None]
@@ -114,7 +114,7 @@ def sample_of(columns: Sequence[Column], *, by_size: bool) -> Sample | None:
 
 
 def exact_value(columns: Sequence[Column], *, by_size: bool) -> Fraction | None:
-    """The mean as a fraction where every score is a whole number: then the boundary is met or missed exactly."""
+    """Return the mean as a fraction where every score is a whole number: then the boundary is met or missed exactly."""
     if not all(_is_whole_mean(column) for column in columns):
         return None
     sums = [Fraction(sum(int(item) for item in column.items), len(column.items)) for column in columns]
@@ -123,7 +123,7 @@ def exact_value(columns: Sequence[Column], *, by_size: bool) -> Fraction | None:
 
 
 def weighs_by_size(owner: Task | Group, metric: str, filter_name: str) -> bool | None:
-    """How a group averages a metric; None if a function of the user's does."""
+    """Return True if a group weighs its tasks by size for a metric; None if a function of the user aggregates it."""
     if isinstance(owner, Task):
         return True
     for entry in owner.metrics:
@@ -133,7 +133,7 @@ def weighs_by_size(owner: Task | Group, metric: str, filter_name: str) -> bool |
 
 
 def _least(mean: DocMean, items: Sequence[Item], values: Sequence[float]) -> float:
-    """The least number that a doc can have; -inf where nothing says so, or a function of the task says otherwise."""
+    """Return the least number that a doc can have; -inf if it is unknown, or if a value is below it."""
     least = -math.inf if mean.least is None else mean.least(items)
     return least if min(values) >= least - _ROUNDING else -math.inf
 
@@ -146,7 +146,7 @@ def _lowest(
     *,
     flat: bool,
 ) -> tuple[float, float]:
-    """What no doc's value can be below, and what their mean cannot."""
+    """Return the lower limits of a doc's value and of the mean."""
     if any(math.isinf(least) for least in leasts):
         return -math.inf, -math.inf
     counted = [[least] for least in leasts]
@@ -156,12 +156,12 @@ def _lowest(
 
 
 def _clusters(place: int, column: Column) -> Sequence[str]:
-    """Docs without a cluster are clusters of their own."""
+    """Return the cluster of each doc; a doc without one is its own cluster."""
     return column.clusters or [f"{place}:{doc}" for doc in range(len(column.items))]
 
 
 def _linearised(values: Sequence[Sequence[float]], scores: Sequence[Sequence[float]]) -> list[list[float]]:
-    """What scores of each task count as, where `values` are those that its docs have."""
+    """Return the linearised scores of each task, given the `values` of its docs."""
     means = [sum(column) / len(column) for column in values]
     docs, whole = sum(map(len, values)), sum(means) / len(means)
     return [

@@ -40,8 +40,8 @@ from pytest_llmeval._verdicts.judging import judge
 from pytest_llmeval._verdicts.must_stay_right import judge_must_stay_right
 from pytest_llmeval._verdicts.observed import judge_observed
 from pytest_llmeval._verdicts.sentence import percent_text
-from pytest_llmeval._verdicts.series import Place
-from pytest_llmeval._verdicts.series import Question
+from pytest_llmeval._verdicts.series import DocPlace
+from pytest_llmeval._verdicts.series import MeanQuestion
 from pytest_llmeval._verdicts.series import Scores
 from pytest_llmeval._verdicts.series import numbers_of_docs
 from pytest_llmeval._verdicts.series import questions_of
@@ -77,7 +77,7 @@ def asks_of_data_set(gate: Gate) -> bool:
     return gate.confidence is None or gate.scope == "dataset"
 
 
-def can_be_proven(gate: Gate, data: GateData, order: Sequence[Place]) -> bool:
+def can_be_proven(gate: Gate, data: GateData, order: Sequence[DocPlace]) -> bool:
     """Return whether there is a test of the gate's own question, as far as that is known without the docs' scores."""
     if gate.must_stay_right is not None:
         return False
@@ -91,7 +91,7 @@ def can_be_proven(gate: Gate, data: GateData, order: Sequence[Place]) -> bool:
 
 
 def proof_of(
-    gate: Gate, data: GateData, order: Sequence[Place], *, members: int, stop_confidence: float
+    gate: Gate, data: GateData, order: Sequence[DocPlace], *, members: int, stop_confidence: float
 ) -> Proof | None:
     """Return what the docs so far prove; None if the gate needs more of them.
 
@@ -135,7 +135,7 @@ def verdict_of_proof(gate: Gate, proof: Proof, summary: Summary, data: GateData)
 
 
 def final_verdict(
-    gate: Gate, summary: Summary, data: GateData, order: Sequence[Place], *, members: int, missing: str | None = None
+    gate: Gate, summary: Summary, data: GateData, order: Sequence[DocPlace], *, members: int, missing: str | None = None
 ) -> Verdict:
     """Judge all docs of a gate that was not proven before, at the error that the looks before have left.
 
@@ -200,11 +200,11 @@ class _Look:
 
 def _look(
     gate: Gate,
-    question: Question,
+    question: MeanQuestion,
     scores: Scores,
     data: GateData,
-    first: Sequence[Place],
-    order: Sequence[Place],
+    first: Sequence[DocPlace],
+    order: Sequence[DocPlace],
     errors: Errors,
 ) -> _Look:
     numbers = numbers_of_docs(gate, question, scores, data, first)
@@ -230,7 +230,7 @@ def _look(
     return _Look(outcome, after, certain.decided_after if certain else None)
 
 
-def _tested(question: Question, numbers: Iterable[float], alpha: float, total: int | None) -> MeanTest | None:
+def _tested(question: MeanQuestion, numbers: Iterable[float], alpha: float, total: int | None) -> MeanTest | None:
     """Return the test of the numbers; None for an error of 0 where nothing is certain."""
     if alpha <= 0 and total is None:
         return None
@@ -265,7 +265,7 @@ def _cannot_compare(data: GateData) -> bool:
     return False
 
 
-def _may_lack(data: GateData, order: Sequence[Place]) -> bool:
+def _may_lack(data: GateData, order: Sequence[DocPlace]) -> bool:
     """Return whether docs of the run or of the baseline may have no partner: only a run of all docs tells which."""
     comparisons = [one.comparison for one in data.tasks if one.comparison and one.comparison.record]
     if len(comparisons) < len(data.tasks) or any(found.pairing.unknown for found in comparisons):
@@ -276,7 +276,7 @@ def _may_lack(data: GateData, order: Sequence[Place]) -> bool:
 
 
 def _proof_of_staying(
-    gate: Gate, docs: tuple[int, ...] | Literal["all"], data: GateData, known: Collection[Place], of: int
+    gate: Gate, docs: tuple[int, ...] | Literal["all"], data: GateData, known: Collection[DocPlace], of: int
 ) -> Proof | None:
     """Return the proof of docs that must stay right: one that does not decides, or all of those that are named."""
     named = None if docs == "all" else [doc for doc in docs if (data.tasks[0].task.name, doc) in known]

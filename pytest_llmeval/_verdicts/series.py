@@ -26,7 +26,7 @@ from pytest_llmeval._verdicts.samples import weighs_by_size
 
 
 #: A doc: the name of its task, and its number there.
-Place: TypeAlias = tuple[str, int]
+DocPlace: TypeAlias = tuple[str, int]
 
 #: Operator -> (sign of the numbers, whether the gate passes where their mean reaches the limit). ``x > 3`` fails
 #: where ``-x >= -3``: so a value on the limit counts as the operator says.
@@ -34,7 +34,7 @@ _SIDES: Mapping[str, tuple[int, bool]] = {">=": (1, True), ">": (-1, False), "<=
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class MeanQuestion:
     """The question whether the mean of numbers in [low, high] reaches `limit`; if so the gate passes, or fails."""
 
     limit: float
@@ -56,7 +56,7 @@ class Scores:
     high: float
 
 
-def scores_of(gate: Gate, data: GateData, order: Sequence[Place]) -> Scores | None:
+def scores_of(gate: Gate, data: GateData, order: Sequence[DocPlace]) -> Scores | None:
     """Return how the gate's metric is a mean of bounded numbers over the docs of `order`; None if it is not one."""
     filters = {
         name
@@ -77,7 +77,7 @@ def scores_of(gate: Gate, data: GateData, order: Sequence[Place]) -> Scores | No
     return support and Scores(filter_name, means, _weights(tasks, order, by_size), *support)
 
 
-def questions_of(gate: Gate, scores: Scores) -> list[Question]:
+def questions_of(gate: Gate, scores: Scores) -> list[MeanQuestion]:
     """Return one question for each bound, or one for the comparison; none where it cannot be asked so."""
     if gate.change is not None:
         found = _about_change(gate.change, scores)
@@ -86,7 +86,7 @@ def questions_of(gate: Gate, scores: Scores) -> list[Question]:
 
 
 def numbers_of_docs(
-    gate: Gate, question: Question, scores: Scores, data: GateData, places: Sequence[Place]
+    gate: Gate, question: MeanQuestion, scores: Scores, data: GateData, places: Sequence[DocPlace]
 ) -> list[float] | None:
     """Return the number of each doc, in order; None if a doc has none."""
     now, before = _sides(gate, scores, data, set(places))
@@ -109,7 +109,7 @@ def _bounded_mean(task: Task, name: str) -> DocMean | None:
     return mean and support and DocMean(mean.values, support=support, plain=mean.plain)
 
 
-def _weights(tasks: Sequence[Task], order: Sequence[Place], by_size: bool) -> dict[str, float]:
+def _weights(tasks: Sequence[Task], order: Sequence[DocPlace], by_size: bool) -> dict[str, float]:
     if by_size:
         return {task.name: 1.0 for task in tasks}
     counts = {task.name: 0 for task in tasks}
@@ -118,7 +118,7 @@ def _weights(tasks: Sequence[Task], order: Sequence[Place], by_size: bool) -> di
     return {name: len(order) / (len(tasks) * count) for name, count in counts.items() if count}
 
 
-def _about_change(change: Change, scores: Scores) -> Question | None:
+def _about_change(change: Change, scores: Scores) -> MeanQuestion | None:
     offset = float(change.offset)
     if not change.relative:
         return _question(change.operator, offset, 1.0, scores)
@@ -126,19 +126,19 @@ def _about_change(change: Change, scores: Scores) -> Question | None:
     return _question(change.operator, 0.0, 1.0 + offset, scores) if scores.low >= 0 and offset > -1 else None
 
 
-def _question(operator: str, limit: float, share: float, scores: Scores) -> Question:
+def _question(operator: str, limit: float, share: float, scores: Scores) -> MeanQuestion:
     sign, passes_above = _SIDES[operator]
     least, most = scores.low - share * scores.high, scores.high - share * scores.low
     ends = [sign * weight * end for weight in scores.weights.values() for end in (least, most)]
-    return Question(sign * limit, min(ends), max(ends), sign, share, passes_above)
+    return MeanQuestion(sign * limit, min(ends), max(ends), sign, share, passes_above)
 
 
 def _sides(
-    gate: Gate, scores: Scores, data: GateData, places: set[Place]
-) -> tuple[dict[Place, float], dict[Place, float]]:
+    gate: Gate, scores: Scores, data: GateData, places: set[DocPlace]
+) -> tuple[dict[DocPlace, float], dict[DocPlace, float]]:
     """Return the docs' scores now and before; of a comparison both sides are rounded as a baseline keeps them."""
-    now: dict[Place, float] = {}
-    before: dict[Place, float] = {}
+    now: dict[DocPlace, float] = {}
+    before: dict[DocPlace, float] = {}
     for one in data.tasks:
         mean, name = scores.means[one.task.name], one.task.name
         if not gate.compares:
@@ -153,8 +153,8 @@ def _sides(
 
 
 def _values(
-    mean: DocMean, filter_name: str, metric: str, task: str, results: Sequence[DocResult], places: set[Place]
-) -> dict[Place, float]:
+    mean: DocMean, filter_name: str, metric: str, task: str, results: Sequence[DocResult], places: set[DocPlace]
+) -> dict[DocPlace, float]:
     having = [
         (result.doc, result.scores[filter_name][metric])
         for result in results

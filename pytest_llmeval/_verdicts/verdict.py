@@ -57,7 +57,7 @@ class Fact:
     lines: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """The fact as a part of one line."""
+        """Return the fact as a part of one line."""
         if self.label in _BRIEF:
             return self.text
         return f"{self.label}: {self.text or '; '.join(self.lines)}"

@@ -524,7 +524,7 @@ class TestThisDataSet:
         }.items():
             assert case.judge(entry).outcome == outcome, entry
         said = case.judge("acc >= 0.5 @ 0.95").sentence
-        assert said.endswith("the first 80 docs are no random sample of the others")
+        assert said.endswith("the first 80 docs are not a random sample of the others")
 
     def test_real_values_of_a_sample(self, case: Case) -> None:
         """The bounds shrink by sqrt(1 - 30/40), that is by half."""

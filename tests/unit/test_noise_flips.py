@@ -234,7 +234,9 @@ class TestWithoutAFloor:
     def test_scores_without_a_margin(self, tmp_path: Path, noise: Noise, said: str) -> None:
         verdict = judged([part(tmp_path, task(), [STAYS] * 19 + [LOST_CLOSE])], GATE, noise)
         assert (verdict.numbers["lost"], "flips_under_noise" in verdict.numbers) == (1, False)
-        assert f"acc has no margin, none of its flips can be told from rounding{said};" in verdict.full_sentence
+        assert (
+            f"acc has no margin, none of its flips can be distinguished from rounding{said};" in verdict.full_sentence
+        )
 
 
 def test_noise_as_plain_data_and_in_words() -> None:
@@ -244,7 +246,7 @@ def test_noise_as_plain_data_and_in_words() -> None:
         "acc 0.0123, acc_norm 0.00012; 64 docs scored again (a; b), which changed acc of 1 and acc_norm of 0"
     )
     assert str(Noise(problem="why")) == "why"
-    assert str(Noise()) == "none: its answers have no margin, so none of its flips can be told from rounding"
+    assert str(Noise()) == "none: its answers have no margin, so none of its flips can be distinguished from rounding"
 
 
 def test_picks_travel_with_all_their_margins() -> None:
