@@ -130,7 +130,7 @@ class TestNotANumber:
             [
                 "gate failed: tasks/e.yaml*; 1 doc got no usable number from the model (NaN)",
                 "gate failed: tasks/f.yaml*; perplexity is inf: doc[[]1[]] has -inf",
-                "gate failed: tasks/g.yaml*; perplexity is inf, no finite number",
+                "gate failed: tasks/g.yaml*; perplexity is inf, not a finite number",
                 NEVER_RIGHT.format("NaN", "b 1, e 1"),
                 NEVER_RIGHT.format("-inf for every choice", "d 1"),
                 "f: perplexity,none is inf: doc[[]1[]] has -inf",
