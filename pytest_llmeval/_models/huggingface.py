@@ -10,6 +10,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from dataclasses import asdict
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -73,7 +74,6 @@ class HuggingFaceLM:
         self.max_length = args.max_length or window_of(config, tokenizer)
         self.on_progress: Callable[[int, int], None] | None = None
         self._args = args
-        self._options = args.engine_options
         self._tokenizer = tokenizer
         self._load = load
         self._identify = identify
@@ -105,7 +105,7 @@ class HuggingFaceLM:
         model = self._model
         size = sum(parameter.numel() for parameter in model.parameters())
         self._weights = {"model_num_parameters": size, "model_dtype": str(model.dtype)}
-        return choose_engine(model, self._options, self._eos_ids, remembers=self._identify is not None)
+        return choose_engine(model, self._args.engine_options, self._eos_ids, remembers=self._identify is not None)
 
     @property
     def engine_choice(self) -> EngineChoice:
@@ -136,10 +136,8 @@ class HuggingFaceLM:
         The latter is closed once the next one is requested. Raises ModelError if the model has that dtype already.
         """
         model = self._model
-        for name, options in other_groupings(model, self._options):
-            other = self._copy(name, self._args, model)
-            other._options = options
-            yield other
+        for name, options in other_groupings(model, self._args.engine_options):
+            yield self._copy(name, replace(self._args, **asdict(options)), model)
         if dtype is None:
             return
         if getattr(torch, dtype) == model.dtype:

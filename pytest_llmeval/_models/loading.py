@@ -104,7 +104,7 @@ class Loader:
         if missing:
             raise ModelError(
                 f"model {self.spec.place!r} lacks {len(missing)} of its weights, which would be random: "
-                f"{listed(missing)}"
+                f"{listed(missing)}; save or download the checkpoint again"
             )
         unused = sorted(info["unexpected_keys"])
         if unused:
@@ -118,7 +118,10 @@ class Loader:
             return model.to(device).eval()
         except (RuntimeError, ValueError) as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise ModelError(f"model {self.spec.place!r} does not fit on {device}: {reason}") from None
+            raise ModelError(
+                f"model {self.spec.place!r} does not fit on {device}: {reason}; choose another device or a smaller "
+                "dtype with --llmeval-model-args"
+            ) from None
 
     def fingerprint(self, config: Any) -> str | None:
         """Return a hash of all that the answers depend on; None for a model of the hub whose commit is not known.

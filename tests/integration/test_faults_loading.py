@@ -188,7 +188,10 @@ def test_a_checkpoint_that_lacks_weights_says_so_once_an_item(faults: FaultSuite
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes().replace(b'"lm_head.weight"', b'"xx_head.weight"'))
     run = faults.run(model=folder)
-    message = f"model '{folder}' lacks 1 of its weights, which would be random: lm_head.weight"
+    message = (
+        f"model '{folder}' lacks 1 of its weights, which would be random: lm_head.weight; save or download the "
+        "checkpoint again"
+    )
     assert [line for line in run.printed.outlines if line.startswith("model ")] == [message] * 2
     run.printed.stdout.no_fnmatch_line("*During handling*")
     run.printed.stdout.fnmatch_lines([f"gate not judged: *: {message}"])
@@ -204,7 +207,7 @@ def test_a_checkpoint_whose_weights_have_another_shape_says_which(faults: FaultS
     config.write_text(config.read_text().replace('"vocab_size": 8', '"vocab_size": 9'))
     run = faults.run(model=folder)
     message = (
-        f"model '{folder}': 2 of its weights have not the shape that the config names, first lm_head.weight: saved is "
+        f"model '{folder}': 2 of its weights do not have the shape in the config, first lm_head.weight: saved is "
         "(8, 8), expected (9, 8); use config and weights that were saved together"
     )
     assert [line for line in run.printed.outlines if line.startswith("model ")] == [message] * 2
