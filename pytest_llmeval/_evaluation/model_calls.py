@@ -43,7 +43,7 @@ def ask_docs(lm: LM, asked: Mapping[int, Sequence[Instance]]) -> dict[int, tuple
 
 
 def ask_model(lm: LM, instances: Sequence[Instance]) -> list[Any]:
-    """One call per method of the model; responses in the order of the instances."""
+    """Return the responses in the order of the instances, from one call per method of the model."""
     responses: list[Any] = [None] * len(instances)
     for kind in ("loglikelihood", "loglikelihood_rolling", "generate_until"):
         places = [i for i, instance in enumerate(instances) if instance.kind == kind]

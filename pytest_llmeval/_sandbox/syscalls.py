@@ -103,5 +103,5 @@ def filter_program(machine: str) -> bytes:
 
 
 def _step(code: int, operand: int, *, if_true: int = 0, if_false: int = 0) -> bytes:
-    """One `struct sock_filter`; jumps count the instructions that are skipped."""
+    """Return one `struct sock_filter`; jumps count the instructions that are skipped."""
     return struct.pack("=HBBI", code, if_true, if_false, operand)

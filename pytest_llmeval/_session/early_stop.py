@@ -48,7 +48,7 @@ DOCS_PER_TASK = 4
 
 
 def in_random_order(task: str, docs: Iterable[int], seed: int) -> list[tuple[float, int]]:
-    """Docs with the random numbers by which they are sorted: a function of seed, task and doc, the same everywhere.
+    """Return docs with their random numbers, by which they are sorted: functions of seed, task and doc alone.
 
     >>> [doc for _, doc in in_random_order("piqa", range(6), seed=0)] == sorted(range(6))
     False

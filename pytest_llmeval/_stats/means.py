@@ -99,14 +99,15 @@ def assumed_support(values: Sequence[float], least: float = -inf) -> tuple[float
 
 
 def gaffke_bounds(totals: Totals, error: float, low: float, high: float) -> Interval:
-    """Bounds on a mean of scores that lie in [low, high] (Gaffke 2005, "Three test statistics for a nonparametric
-    one-sided hypothesis on the mean of a nonnegative variable", Math. Methods Statist. 14, 451-467).
+    """Return bounds on a mean of scores that lie in [low, high].
 
-    The lower bound is the `error` quantile of the mean under random Dirichlet weights on the units and one more
-    that has the worst score (with as many docs as the largest unit). For 0/1 scores that is Clopper and Pearson's
-    bound. That its error is kept for every distribution is proven for special cases and has never been seen to
-    fail (Learned-Miller and Thomas 2020, "A new confidence interval for the mean of a bounded random variable",
-    arXiv:1905.06208); so it is checked by simulation here. Raises ValueError for scores outside the support.
+    They are those of Gaffke (2005, "Three test statistics for a nonparametric one-sided hypothesis on the mean of a
+    nonnegative variable", Math. Methods Statist. 14, 451-467). The lower bound is the `error` quantile of the mean
+    under random Dirichlet weights on the units and one more that has the worst score (with as many docs as the largest
+    unit). For 0/1 scores that is Clopper and Pearson's bound. That its error is kept for every distribution is proven
+    for special cases and has never been seen to fail (Learned-Miller and Thomas 2020, "A new confidence interval for
+    the mean of a bounded random variable", arXiv:1905.06208); so it is checked by simulation here. Raises ValueError
+    for scores outside the support.
     """
     if totals.units == 0:
         return Interval(low, high)

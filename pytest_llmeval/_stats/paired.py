@@ -57,7 +57,7 @@ def mcnemar_p(lost: int, gained: int) -> float:
 
 
 def paired_bounds(lost: int, gained: int, n: int, confidence: float) -> Interval:
-    """Bounds on the true difference in accuracy, now - before, of which ``(gained - lost) / n`` is the estimate.
+    """Return bounds on the true difference in accuracy, now - before, estimated by ``(gained - lost) / n``.
 
     Exact in the sense of this module's text: each error is at most ``1 - confidence`` for all n and discordances.
     """

@@ -29,7 +29,7 @@ def exact_bounds(successes: int, n: int, confidence: float) -> Interval:
 
 
 def finite_bounds(successes: int, seen: int, total: int, confidence: float) -> Interval:
-    """Bounds on the share that all `total` docs of a data set would show, from `seen` ones drawn at random.
+    """Return bounds on the share over all `total` docs of a data set, from `seen` docs drawn at random.
 
     Inverts the hypergeometric test (Konijn 1973, Statistical Theory of Sample Survey Design, ch. 3; Buonaccorsi
     1987, Amer. Statist. 41, 215-218): exact. Assumes that every subset of that size was equally likely to be drawn

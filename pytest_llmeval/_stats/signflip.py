@@ -51,7 +51,7 @@ def paired_mean_bounds(
     support: tuple[float, float] | None = None,
     seed: int = 0,
 ) -> Interval:
-    """Bounds on the true mean of ``now - before`` over docs; whole clusters flip together.
+    """Return bounds on the true mean of ``now - before`` over docs; whole clusters flip together.
 
     `support`: the least and greatest score that a doc can have, where known; the error is then kept whatever the
     distribution. Without it no doc is taken to change by more than the scores of all docs, before and now, are
@@ -83,7 +83,7 @@ def difference_p(
     support: tuple[float, float] | None = None,
     seed: int = 0,
 ) -> float:
-    """One-sided p about the true mean of ``now - before``, in agreement with `paired_mean_bounds`.
+    """Return the one-sided p-value about the true mean of ``now - before``, in agreement with `paired_mean_bounds`.
 
     `side` is what a small p shows: "within", the mean is above ``-margin``; "beyond", it is below.
     """
