@@ -31,7 +31,7 @@ def closed_tree(p_values: Mapping[K, float], parents: Mapping[K, K | None], alph
 
     The inheritance procedure (Goeman and Finos 2012, "The inheritance procedure", Stat. Appl. Genet. Mol. Biol. 11,
     article 11), which improves on Meinshausen (2008, Biometrika 95, 265-278). The roots share `alpha` by their
-    numbers of leaves; what a rejected hypothesis had goes to its children by theirs, and a subtree in which
+    numbers of leaves; the part of a rejected hypothesis goes to its children by theirs, and a subtree in which
     everything is rejected leaves its part to its siblings. The chance of rejecting any true hypothesis is at most
     `alpha`, however the p-values depend on each other and whatever parents and children say about each other: at
     every step the parts of the hypotheses under test sum to `alpha`, and no part shrinks as others are rejected
@@ -71,7 +71,7 @@ class _Tree(Generic[K]):
         for node in reversed(_breadth_first(roots, children)):
             leaves[node] = sum(leaves[child] for child in children[node]) or 1
         if len(leaves) < len(children):
-            raise ValueError(f"no tree: {[node for node in children if node not in leaves]} are their own ancestors")
+            raise ValueError(f"not a tree: {[node for node in children if node not in leaves]} are their own ancestors")
         return cls(roots, {node: tuple(below) for node, below in children.items()}, leaves, frozenset(p_values))
 
     def parts(self, rejected: frozenset[K], alpha: float) -> Iterator[tuple[K, float]]:

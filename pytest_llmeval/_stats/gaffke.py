@@ -1,4 +1,4 @@
-"""The quantile that Gaffke's bound asks for, by a saddlepoint instead of random draws.
+"""The quantile behind Gaffke's bound, by a saddlepoint instead of random draws.
 
 A mean under Dirichlet weights is at most ``mu`` exactly if ``sum E_i (sum_i - mu * size_i) <= 0`` with independent
 standard exponentials E_i. The distribution of such a sum is known to a relative error of about a percent of the tail
@@ -45,7 +45,7 @@ def tail(sums: Floats, sizes: Floats, worst: float, mean: float) -> float:
 
 
 def _probability_below_zero(coefficients: Floats) -> float:
-    """P(sum E_i a_i <= 0)."""
+    """Return ``P(sum E_i a_i <= 0)``."""
     import numpy as np
     from scipy.special import ndtr
 
@@ -66,7 +66,7 @@ def _probability_below_zero(coefficients: Floats) -> float:
 
 
 def _excess(x: Floats) -> Floats:
-    """log(1 + x) - x / (1 + x), to full precision: what t K'(t) - K(t) is a sum of, without taking zero from zero."""
+    """Return log(1 + x) - x / (1 + x) without cancellation: t K'(t) - K(t) is a sum of these."""
     import numpy as np
 
     series = x**2 * (1 / 2 - x * (2 / 3 - x * (3 / 4 - x * 4 / 5)))

@@ -1,4 +1,4 @@
-"""The value that every bound comes as."""
+"""Two bounds on a number, and checks of arguments."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _TIE = 1e-9
 
 
 def score(lost: Ints, gained: Ints, n: int, difference: float) -> Floats:
-    """Tango (1998, Statist. Med. 17, 891-908), equation for Z: standard normal if `difference` is the truth.
+    """Return Tango's Z (1998, Statist. Med. 17, 891-908): standard normal if `difference` is the truth.
 
     The variance is that of the maximum likelihood under this difference. Rises with `gained`, falls with `lost`
     and `difference`. 0 where both numerator and variance vanish.
@@ -43,7 +43,7 @@ def score(lost: Ints, gained: Ints, n: int, difference: float) -> Floats:
 
 
 def score_limit(lost: int, gained: int, n: int, z: float) -> float:
-    """Tango's lower limit: the difference at which the score is `z`. Asymptotic, as published."""
+    """Return Tango's lower limit, the difference at which the score is `z`. Asymptotic, as published."""
     low, high = -1.0, (gained - lost) / n
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -72,7 +72,7 @@ def fewest_gained(discordant: Ints, n: int, difference: float, z: float) -> Ints
 
 
 def _score(lost: int, gained: int, n: int, difference: float) -> float:
-    """`score` of one outcome, without arrays."""
+    """Return `score` of one outcome, without arrays."""
     b = -(lost + gained) + (2 * n - (gained - lost)) * difference
     c = -lost * difference * (1 - difference)
     loss = (sqrt(max(b * b - 8 * n * c, 0)) - b) / (4 * n)

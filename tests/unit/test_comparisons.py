@@ -487,6 +487,22 @@ class TestConfidence:
         }.items():
             assert (clustered.judge(entry).outcome, alone.judge(entry).outcome) == outcomes
 
+    def test_the_p_of_a_rise_counts_passages_as_that_of_a_fall(self, case: Case, tmp_path: Path) -> None:
+        """The same docs, once counted as right and once as wrong: both gates see the same loss."""
+        own = task("exact_match", kind="generate_until", metadata={"cluster": "passage"})
+        low = task("exact_match", kind="generate_until", higher=False, metadata={"cluster": "passage"})
+        names = [str(i // 2) for i in range(40)]
+        fell = case.add(own, hits(0, 20, 20), hits(40), clusters=names)
+        rose = Case(tmp_path / "rose").add(low, hits(20, 20), [0.0] * 40, clusters=names)
+        verdicts = (
+            fell.judge("exact_match >= baseline - 0.1 @ 0.95"),
+            rose.judge("exact_match <= baseline + 0.1 @ 0.95"),
+        )
+        assert [verdict.outcome for verdict in verdicts] == ["failed", "failed"]
+        assert verdicts[0].p_value == pytest.approx(verdicts[1].p_value)
+        assert verdicts[0].p_value is not None
+        assert verdicts[0].p_value < 0.05
+
     def test_what_is_no_number(self, case: Case) -> None:
         own = task(process_results=max)
         verdict = case.add(own, [0.5, 0.5], [0.5, 0.5])
