@@ -1,7 +1,7 @@
 """Measuring what rounding alone does: a few docs of a task scored again by the same model, computing otherwise.
 
 The model says how (`LM.recomputed`): other groupings of the same requests, and another dtype if the user names one.
-`_verdicts.ties` says what the numbers mean.
+`_verdicts.noise` says what the numbers mean.
 """
 
 from __future__ import annotations
