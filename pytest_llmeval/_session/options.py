@@ -199,46 +199,21 @@ def read_settings(config: pytest.Config) -> Settings:
 
     Raises SettingError with the option's name, its value and the mend.
     """
-    sample = _read(config, "sample", SAMPLE)
-    limit = _read(config, "limit", LIMIT)
-    if sample is not None and limit is None:
-        raise SettingError(
-            f"{origin_of(config, 'sample')}: {value_of(config, 'sample')!r} needs --llmeval-limit to say how many docs"
-        )
     for name in WORDS:
         if name != "wrong" or config.getini("llmeval_wrong"):
             word_of(config, name)
-    if config.getoption("llmeval_baseline") == "":
-        raise SettingError("--llmeval-baseline: expected a NAME or a path, got ''")
+    _check_combinations(config)
     baseline, updating = value_of(config, "baseline"), bool(value_of(config, "update-baseline"))
-    early_stop = bool(value_of(config, "early-stop"))
-    if updating and not baseline:
-        raise SettingError(f"{origin_of(config, 'update-baseline')}: say which one with --llmeval-baseline NAME")
-    if updating and early_stop:
-        raise SettingError(
-            f"{origin_of(config, 'update-baseline')}: a baseline holds all docs that were asked for, and "
-            f"{origin_of(config, 'early-stop')} omits some: give one of the two"
-        )
-    if value_of(config, "noise") and early_stop:
-        raise SettingError(
-            f"{origin_of(config, 'noise')}: flips within noise are counted over all docs, and "
-            f"{origin_of(config, 'early-stop')} omits some: give one of the two"
-        )
     noise_docs, noise_dtype = _read(config, "noise", NOISE) or (0, None)
-    if noise_docs and (updating or not baseline):
-        if config.getoption("llmeval_noise") is not None:
-            raise SettingError(
-                f"--llmeval-noise: {value_of(config, 'noise')!r} is for comparisons with a baseline: name one with "
-                "--llmeval-baseline, without --llmeval-update-baseline"
-            )
+    if updating or not baseline:
         # The ini key is for those runs that compare.
         noise_docs, noise_dtype = 0, None
     fewshot_seed = _read(config, "fewshot-seed", whole_number())
     gen_kwargs = value_of(config, "gen-kwargs")
     return Settings(
         data_dir=_data_folder(config),
-        limit=limit,
-        sample_seed=sample,
+        limit=_read(config, "limit", LIMIT),
+        sample_seed=_read(config, "sample", SAMPLE),
         num_fewshot=_read(config, "fewshot", whole_number()),
         fewshot_seed=FEWSHOT_SEED if fewshot_seed is None else fewshot_seed,
         chat_template=bool(value_of(config, "chat-template")),
@@ -252,12 +227,40 @@ def read_settings(config: pytest.Config) -> Settings:
         keep_samples=bool(value_of(config, "output")) or value_of(config, "wrong") == "fail",
         keep_keys=bool(baseline),
         identify=updating,
-        early_stop=early_stop,
+        early_stop=bool(value_of(config, "early-stop")),
         stop_seed=_read_ini(config, "stop_seed", whole_number()),
         stop_confidence=_read_ini(config, "stop_confidence", CONFIDENCE),
         noise_docs=noise_docs,
         noise_dtype=noise_dtype,
     )
+
+
+def _check_combinations(config: pytest.Config) -> None:
+    """Raise SettingError if an option is given without one that it needs, or with one that it excludes."""
+    baseline, updating = value_of(config, "baseline"), value_of(config, "update-baseline")
+    sample, noise, early_stop = (value_of(config, name) for name in ("sample", "noise", "early-stop"))
+    if sample and not value_of(config, "limit"):
+        raise SettingError(f"{origin_of(config, 'sample')}: {sample!r} needs --llmeval-limit to say how many docs")
+    if config.getoption("llmeval_baseline") == "":
+        raise SettingError("--llmeval-baseline: expected a NAME or a path, got ''")
+    if updating and not baseline:
+        raise SettingError(f"{origin_of(config, 'update-baseline')}: say which one with --llmeval-baseline NAME")
+    if updating and early_stop:
+        raise SettingError(
+            f"{origin_of(config, 'update-baseline')}: a baseline holds all docs that were asked for, and "
+            f"{origin_of(config, 'early-stop')} omits some: give one of the two"
+        )
+    if noise and early_stop:
+        raise SettingError(
+            f"{origin_of(config, 'noise')}: flips within noise are counted over all docs, and "
+            f"{origin_of(config, 'early-stop')} omits some: give one of the two"
+        )
+    if config.getoption("llmeval_noise") and (updating or not baseline):
+        _read(config, "noise", NOISE)
+        raise SettingError(
+            f"--llmeval-noise: {noise!r} is for comparisons with a baseline: name one with --llmeval-baseline, "
+            "without --llmeval-update-baseline"
+        )
 
 
 def _read(config: pytest.Config, name: str, value_type: ValueType[T]) -> T | None:
