@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from typing import TypeVar
 
-from pytest_llmeval._baselines import Comparison
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._errors import SandboxError
@@ -38,6 +39,9 @@ from pytest_llmeval._verdicts import Verdict
 #: Docs in the first wave of a run, the most in any, and the seconds that a wave aims at: short enough for smooth
 #: progress and -x, long enough for the engine to sort and share prefixes.
 FIRST_WAVE, LARGEST_WAVE, WAVE_SECONDS = 32, 2048, 4.0
+
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +90,9 @@ class ModelRun:
         self.verdicts: dict[str, Verdict] = {}
         #: Node id -> the reason why a gate has no verdict.
         self.gate_errors: dict[str, str] = {}
-        #: Task name -> (number of results, their comparison with the baseline).
-        self.comparisons: dict[str, tuple[int, Comparison]] = {}
         self._results: dict[str, dict[int, DocResult]] = {}
-        self._summaries: dict[str, tuple[int, Summary]] = {}
+        #: Key -> (number of results, a value that depends on them).
+        self._computed: dict[tuple[str, ...], tuple[int, Any]] = {}
         self._wave = FIRST_WAVE
 
     @property
@@ -190,23 +193,29 @@ class ModelRun:
                 short.append(f"{task.name}: {have} of {asked} docs have a result")
         return f"incomplete: {', '.join(short)}" if short else None
 
+    def computed(self, owner: Task | Group, key: tuple[str, ...], compute: Callable[[], Value]) -> Value:
+        """Return a value that depends on the results of a task or group; computed again when there are more."""
+        known, found = self.known(owner), self._computed.get(key)
+        if found is None or found[0] != known:
+            self._computed[key] = found = (known, compute())
+        value: Value = found[1]
+        return value
+
     def summary(self, owner: Task | Group) -> Summary:
         """Return the numbers of a task or group over the docs known so far."""
         if isinstance(owner, Group):
             return summarize_group(owner, [(task, self.summary(task)) for task in self.evaluation.leaves(owner)])
-        results = self.results(owner.name)
-        cached = self._summaries.get(owner.name)
-        if cached is None or cached[0] != len(results):
-            settings = self.evaluation.settings
-            summary = summarize_task(
-                owner,
-                [results[index] for index in sorted(results)],
-                n_total=self.evaluation.sizes.get(owner.name, (0, len(results)))[1],
-                num_fewshot=num_fewshot(owner, settings),
-                bootstrap_iters=settings.bootstrap_iters,
-            )
-            self._summaries[owner.name] = cached = (len(results), summary)
-        return cached[1]
+        return self.computed(owner, ("summary", owner.name), lambda: self._summary(owner))
+
+    def _summary(self, task: Task) -> Summary:
+        results, settings = self.results(task.name), self.evaluation.settings
+        return summarize_task(
+            task,
+            [results[index] for index in sorted(results)],
+            n_total=self.evaluation.sizes.get(task.name, (0, len(results)))[1],
+            num_fewshot=num_fewshot(task, settings),
+            bootstrap_iters=settings.bootstrap_iters,
+        )
 
     def to_plain(self) -> dict[str, Any]:
         """Return what another process needs of this run beside the results that its doc items report."""

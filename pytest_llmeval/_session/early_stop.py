@@ -9,24 +9,22 @@ a prefix of its own order already scored.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from itertools import takewhile
 
 from pytest_llmeval._docs import select
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._evaluation import FIRST_WAVE
 from pytest_llmeval._evaluation import LARGEST_WAVE
-from pytest_llmeval._evaluation import Evaluation
 from pytest_llmeval._evaluation import ModelRun
 from pytest_llmeval._evaluation import OpenTask
 from pytest_llmeval._evaluation import SelectedGate
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._lm import LM
 from pytest_llmeval._results import Summary
-from pytest_llmeval._session.progress import ProgressLine
 from pytest_llmeval._session.run_all import RunAll
 from pytest_llmeval._session.run_all import Skip
 from pytest_llmeval._task import Group
@@ -74,18 +72,10 @@ class EarlyStop(RunAll):
 
     chunk: int | None = None
 
-    def __init__(
-        self,
-        evaluation: Evaluation,
-        data: Callable[[ModelRun, Task | Group], GateData],
-        progress: ProgressLine,
-        *,
-        on_worker: bool = False,
-    ) -> None:
-        super().__init__(evaluation, data, progress, on_worker=on_worker)
-        self._orders: dict[tuple[str, ...], list[DocPlace]] = {}
-        #: (model, task or group name, gate id) -> (number of results, proof).
-        self._proofs: dict[tuple[str, str, str], tuple[int, Proof | None]] = {}
+    @cached_property
+    def _orders(self) -> dict[tuple[str, ...], list[Place]]:
+        """The random order of the docs of some tasks, by the names of these."""
+        return {}
 
     def docs_in_order(self, opened: OpenTask) -> Iterable[int]:
         """Return the docs asked for, in random order."""
@@ -144,13 +134,13 @@ class EarlyStop(RunAll):
         known, order = run.known(owner), self.order(owner)
         if not known or (known >= len(order) and asks_of_data_set(gate)):
             return None
-        key = (run.model, owner.name, gate.id)
-        cached = self._proofs.get(key)
-        if cached is None or cached[0] != known:
-            data, members, stop = self._data(run, owner), _sharing(run, gate), self.evaluation.settings.stop_confidence
-            proof = proof_of(gate, data, order, members=members, stop_confidence=stop)
-            self._proofs[key] = cached = (known, proof)
-        return cached[1]
+
+        def proven() -> Proof | None:
+            stop_confidence = self.evaluation.settings.stop_confidence
+            members = _sharing(run, gate)
+            return proof_of(gate, self._data(run, owner), order, members=members, stop_confidence=stop_confidence)
+
+        return run.computed(owner, ("proof", owner.name, gate.id), proven)
 
     def verdict(self, run: ModelRun, owner: Task | Group, gate: Gate) -> Verdict:
         """Return what is proven of a gate, else the usual judgement of all docs."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from pytest_llmeval._baselines import Comparison
 from pytest_llmeval._evaluation import Evaluation
 from pytest_llmeval._evaluation import ModelRun
 from pytest_llmeval._gates import Gate
@@ -135,18 +134,9 @@ class Judge:
         known = run.results(task.name)
         results = [known[index] for index in sorted(known)]
         total = self.evaluation.sizes.get(task.name, (0, len(results)))[1]
-        return TaskData(task, results, total, self._comparison(run, task))
-
-    def _comparison(self, run: ModelRun, task: Task) -> Comparison | None:
-        """Return a task's results beside the baseline; computed again when there are more results."""
-        results = run.results(task.name)
-        known = run.comparisons.get(task.name)
-        if known is not None and known[0] == len(results):
-            return known[1]
-        found = self.baseline.comparison(task, [results[index] for index in sorted(results)])
-        if found is not None:
-            run.comparisons[task.name] = (len(results), found)
-        return found
+        key = ("comparison", task.name)
+        comparison = run.computed(task, key, lambda: self.baseline.comparison(task, results))
+        return TaskData(task, results, total, comparison)
 
     def fails(self, verdict: Verdict) -> bool:
         """Return True if a gate with this verdict fails the run."""

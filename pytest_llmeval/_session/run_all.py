@@ -57,8 +57,6 @@ class RunAll:
         self._data = data
         self._progress = progress
         self._on_worker = on_worker
-        #: (model, task or group name, gate id) -> (number of results, verdict of the gate taken by itself).
-        self._alone: dict[tuple[str, str, str], tuple[int, Verdict]] = {}
 
     def docs_in_order(self, opened: OpenTask) -> Iterable[int]:
         """Return the docs asked for, in the order of their items."""
@@ -115,12 +113,12 @@ class RunAll:
         return []
 
     def _verdict_alone(self, run: ModelRun, owner: Task | Group, gate: Gate) -> Verdict:
-        """Return the verdict of a gate taken by itself; computed again when there are more results."""
-        key, known = (run.model, owner.name, gate.id), run.known(owner)
-        cached = self._alone.get(key)
-        if cached is None or cached[0] != known:
+        """Return the verdict of a gate taken by itself."""
+
+        def judged() -> Verdict:
             missing = run.missing(owner)
-            data = None if missing else self._data(run, owner)
-            verdict = judge(gate, run.summary(owner), missing=missing, data=data)
-            self._alone[key] = cached = (known, verdict)
-        return cached[1]
+            needs_docs = gate.compares or gate.confidence is not None
+            data = self._data(run, owner) if needs_docs and not missing else None
+            return judge(gate, run.summary(owner), missing=missing, data=data)
+
+        return run.computed(owner, ("verdict", owner.name, gate.id), judged)
