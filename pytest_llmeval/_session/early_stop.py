@@ -73,7 +73,7 @@ class EarlyStop(RunAll):
     chunk: int | None = None
 
     @cached_property
-    def _orders(self) -> dict[tuple[str, ...], list[Place]]:
+    def _orders(self) -> dict[tuple[str, ...], list[DocPlace]]:
         """The random order of the docs of some tasks, by the names of these."""
         return {}
 
