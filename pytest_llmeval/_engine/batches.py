@@ -35,7 +35,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TokenRow:
     """One sequence to read, and the questions that it answers."""
 
     input_ids: TokenIds
@@ -76,7 +76,7 @@ class Budget:
         return replace(self, tokens=max(1, len(batch) * max(row.length for row in batch) // 2))
 
 
-def plan_rows(requests: Sequence[TokenRequest]) -> list[Row]:
+def plan_rows(requests: Sequence[TokenRequest]) -> list[TokenRow]:
     """Return the fewest rows that answer all requests, longest first.
 
     `("Q A", " yes")`, `("Q A", " no")` and `("Q A", " yes and no")` become the one row `Q A yes and`.
@@ -93,7 +93,7 @@ def plan_rows(requests: Sequence[TokenRequest]) -> list[Row]:
             Question(len(input_ids) - len(targets), targets, tuple(places))
             for targets, places in asked[input_ids].items()
         )
-    rows = [Row(input_ids, tuple(questions)) for input_ids, questions in grouped]
+    rows = [TokenRow(input_ids, tuple(questions)) for input_ids, questions in grouped]
     return sorted(rows, key=lambda row: -row.length)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 import transformers
 
+from pytest_llmeval._engine.attention import Attended
 from pytest_llmeval._engine.attention import CallMode
 from pytest_llmeval._engine.attention import flash
 from pytest_llmeval._engine.causal_model import SelectiveModel
@@ -76,21 +77,33 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class PaddedGroup:
-    """Short chunks in neighbouring slots, tokens `start` to `end` - 1 of a pass, that attend side by side.
+    """Short chunks in neighbouring slots, the `tokens` of a pass, that attend side by side.
 
     Each is padded to `width` queries and `keys` keys. `spread` holds the places of all queries in the pass, `gather`
     those of the real queries in the padded rows; both are None where no query is padded. `mask` hides later keys.
     """
 
+    tokens: slice
     cache: KVCache
     slots: slice
-    start: int
-    end: int
     keys: int
     width: int
     spread: torch.Tensor | None
     gather: torch.Tensor | None
     mask: torch.Tensor | None
+
+    def attend(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float | None) -> Attended:
+        """Attention by one product for all rows; arguments as in `_Part.attend`."""
+        heads, each, _, size = query.shape
+        new = query[:, :, self.tokens] if self.spread is None else query[:, :, self.spread]
+        rows = new.shape[2] // self.width
+        folded = new.reshape(heads, each, rows, self.width, size).permute(2, 0, 1, 3, 4).reshape(rows, heads, -1, size)
+        seen = keys[self.slots, :, : self.keys], values[self.slots, :, : self.keys]
+        mask = None if self.mask is None else self.mask.repeat(1, 1, each, 1)
+        found, total = flash(folded, *seen, 0.0, False, attn_mask=mask, scale=scale)
+        found = found.reshape(rows, heads, each, self.width, -1).permute(1, 2, 0, 3, 4).flatten(2, 3)
+        total = total.reshape(rows, heads, each, self.width).permute(1, 2, 0, 3).flatten(2, 3)
+        return (found, total) if self.gather is None else (found[:, :, self.gather], total[:, :, self.gather])
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +116,27 @@ class _Part:
     places: slice
     causal: bool
 
+    def attend(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float | None) -> Attended:
+        """Attention of the tokens to keys and values [slots, heads, places, width]; query as in `_attend`."""
+        new = query[:, :, self.tokens]
+        heads, each, n, size = new.shape
+        seen = keys[self.slot, :, self.places], values[self.slot, :, self.places]
+        if self.causal:
+            wide = (tensor[:, None].expand(heads, each, *tensor.shape[1:]) for tensor in seen)
+            return flash(new, *wide, 0.0, True, scale=scale)
+        found, total = flash(new.reshape(1, heads, each * n, size), *(t[None] for t in seen), 0.0, False, scale=scale)
+        return found.reshape(heads, each, n, -1), total.reshape(heads, each, n)
+
 
 @dataclass(slots=True)
 class _Plan:
     """The places where a pass writes keys and values, and the parts of its attention.
 
-    `groups` and `first` cover each token once; the results of `more` are merged into theirs.
+    `first` covers each token once; the results of `more` are merged into its results.
     """
 
     writes: list[tuple[KVCache, Any, Any, slice]] = field(default_factory=list)
-    groups: list[PaddedGroup] = field(default_factory=list)
-    first: list[_Part] = field(default_factory=list)
+    first: list[_Part | PaddedGroup] = field(default_factory=list)
     more: list[_Part] = field(default_factory=list)
 
 
@@ -221,48 +244,16 @@ def _attend(
                 held[slots, :, places] = new[:, tokens].transpose(0, 1)
     output = torch.zeros_like(query)
     sums = torch.zeros(query.shape[:3], dtype=torch.float32, device=query.device)
-    for group in plan.groups:
-        found, total = _attend_group(group, query, *group.cache.layer(index, key, value), scale)
-        output[:, :, group.start : group.end], sums[:, :, group.start : group.end] = found, total
     for part in plan.first:
-        found, total = _attend_part(part, query, *part.cache.layer(index, key, value), scale)
+        found, total = part.attend(query, *part.cache.layer(index, key, value), scale)
         output[:, :, part.tokens], sums[:, :, part.tokens] = found, total
     for part in plan.more:
-        found, total = _attend_part(part, query, *part.cache.layer(index, key, value), scale)
+        found, total = part.attend(query, *part.cache.layer(index, key, value), scale)
         before = sums[:, :, part.tokens]
         after = torch.logaddexp(before, total)
         mixed = output[:, :, part.tokens] * (before - after).exp()[..., None] + found * (total - after).exp()[..., None]
         output[:, :, part.tokens], sums[:, :, part.tokens] = mixed.to(output.dtype), after
     return output
-
-
-def _attend_group(
-    group: PaddedGroup, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float | None
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """One product for all padded rows of a group."""
-    heads, each, _, size = query.shape
-    new = query[:, :, group.start : group.end] if group.spread is None else query[:, :, group.spread]
-    rows = new.shape[2] // group.width
-    folded = new.reshape(heads, each, rows, group.width, size).permute(2, 0, 1, 3, 4).reshape(rows, heads, -1, size)
-    seen = keys[group.slots, :, : group.keys], values[group.slots, :, : group.keys]
-    mask = None if group.mask is None else group.mask.repeat(1, 1, each, 1)
-    found, total = flash(folded, *seen, 0.0, False, attn_mask=mask, scale=scale)
-    found = found.reshape(rows, heads, each, group.width, -1).permute(1, 2, 0, 3, 4).flatten(2, 3)
-    total = total.reshape(rows, heads, each, group.width).permute(1, 2, 0, 3).flatten(2, 3)
-    return (found, total) if group.gather is None else (found[:, :, group.gather], total[:, :, group.gather])
-
-
-def _attend_part(
-    part: _Part, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float | None
-) -> tuple[torch.Tensor, torch.Tensor]:
-    new = query[:, :, part.tokens]
-    heads, each, n, size = new.shape
-    seen = keys[part.slot, :, part.places], values[part.slot, :, part.places]
-    if part.causal:
-        wide = (tensor[:, None].expand(heads, each, *tensor.shape[1:]) for tensor in seen)
-        return flash(new, *wide, 0.0, True, scale=scale)
-    found, total = flash(new.reshape(1, heads, each * n, size), *(t[None] for t in seen), 0.0, False, scale=scale)
-    return found.reshape(heads, each, n, -1), total.reshape(heads, each, n)
 
 
 def _plan(chunks: Sequence[Chunk], dtype: torch.dtype, device: torch.device) -> _Plan:
@@ -290,11 +281,9 @@ def _plan(chunks: Sequence[Chunk], dtype: torch.dtype, device: torch.device) -> 
         rows = [chunk.slot.index for _, chunk in group for _ in chunk.ids]
         places = [chunk.slot.length + i for _, chunk in group for i in range(len(chunk.ids))]
         padded = _padded_group(group, dtype, device)
-        tokens = slice(padded.start, padded.end)
-        plan.writes.append(
-            (padded.cache, torch.tensor(rows, device=device), torch.tensor(places, device=device), tokens)
-        )
-        plan.groups.append(padded)
+        at = torch.tensor(rows, device=device), torch.tensor(places, device=device)
+        plan.writes.append((padded.cache, *at, padded.tokens))
+        plan.first.append(padded)
     for prefix, below_it in below.items():
         known = slice(0, prefix.length + growth.get(prefix, 0))
         one_run = below_it[-1] - below_it[0] + 1 == len(below_it)
@@ -346,6 +335,6 @@ def _padded_group(group: Sequence[tuple[int, Chunk]], dtype: torch.dtype, device
         gather = torch.tensor([row * width + i for row, chunk in enumerate(chunks) for i in range(len(chunk.ids))])
         gather = gather.to(device)
     start = group[0][0]
-    end = start + sum(len(chunk.ids) for chunk in chunks)
+    tokens = slice(start, start + sum(len(chunk.ids) for chunk in chunks))
     slots = slice(first.index, first.index + len(chunks))
-    return PaddedGroup(first.cache, slots, start, end, keys, width, spread, gather, mask)
+    return PaddedGroup(tokens, first.cache, slots, keys, width, spread, gather, mask)

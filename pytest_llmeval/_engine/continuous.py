@@ -33,14 +33,13 @@ from pytest_llmeval._engine.requests import Completion
 from pytest_llmeval._engine.requests import GenerationRequest
 from pytest_llmeval._engine.requests import IsStopped
 from pytest_llmeval._engine.requests import OnProgress
-from pytest_llmeval._engine.requests import Prompt
 from pytest_llmeval._engine.requests import TokenRequest
 from pytest_llmeval._engine.requests import plan_prompts
 from pytest_llmeval._engine.requests import samples
 from pytest_llmeval._engine.requests import settings_key
+from pytest_llmeval._engine.scheduler import ScheduledChunk
 from pytest_llmeval._engine.scheduler import ScheduledText
 from pytest_llmeval._engine.scheduler import Scheduler
-from pytest_llmeval._engine.scheduler import Step
 from pytest_llmeval._engine.scheduler import plan_shared_prefixes
 from pytest_llmeval._engine.texts import Choice
 from pytest_llmeval._engine.texts import Text
@@ -79,7 +78,11 @@ class ContinuousGenerator:
             answers.update(dict.fromkeys(text.prompt.places, text.completion))
             on_progress(len(answers), len(requests))
 
-        texts = [Text.of(prompt) for prompt in plan_prompts(requests) if self._serves(prompt)]
+        texts = [
+            Text.of(prompt)
+            for prompt in plan_prompts(requests)
+            if prompt.length <= self._reach and self._padded.generator.is_plain(prompt.kwargs)
+        ]
         with evaluating(self._model):
             self._write([text for text in texts if text.prompt.kwargs.max_gen_toks > 0], is_stopped, end)
         for text in texts:
@@ -92,9 +95,6 @@ class ContinuousGenerator:
             written = self._padded.generate(asked, is_stopped, lambda done, _: on_progress(n + done, len(requests)))
             answers |= zip(rest, written, strict=True)
         return [answers[place] for place in range(len(requests))]
-
-    def _serves(self, prompt: Prompt) -> bool:
-        return prompt.length <= self._reach and self._padded.generator.is_plain(prompt.kwargs)
 
     def _write(self, texts: Sequence[Text], is_stopped: IsStopped, end: Callable[[Text], None]) -> None:
         planned = plan_shared_prefixes([text.prompt.ids for text in texts], LEAST_PREFIX)
@@ -112,7 +112,7 @@ class ContinuousGenerator:
                 free_memory()
 
     def _advance(
-        self, scheduler: Scheduler, steps: Sequence[Step], is_stopped: IsStopped, end: Callable[[Text], None]
+        self, scheduler: Scheduler, steps: Sequence[ScheduledChunk], is_stopped: IsStopped, end: Callable[[Text], None]
     ) -> bool:
         """Run a pass and add its tokens to the texts; those that are over leave. Returns True."""
         logits = self._runner.run([step.chunk for step in steps])
@@ -128,7 +128,7 @@ class ContinuousGenerator:
                 end(step.row.text)
         return True
 
-    def _add(self, step: Step, row: ScheduledText, choices: Sequence[Choice], is_stopped: IsStopped) -> None:
+    def _add(self, step: ScheduledChunk, row: ScheduledText, choices: Sequence[Choice], is_stopped: IsStopped) -> None:
         """Add the token after the known ones, and one more after each guess that was right."""
         guessed = step.chunk.ids[step.n_known :]
         for i, choice in enumerate(choices):

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 from typing import Literal
@@ -229,45 +230,38 @@ class PaddedGenerator:
         return config
 
 
+@dataclass(eq=False)
 class _Rows(transformers.StoppingCriteria):
     """Adds every new token to its text, reports rows that are done, and ends the round when `leaving` are left."""
 
-    def __init__(
-        self,
-        texts: list[Text],
-        eos_ids: frozenset[int],
-        is_stopped: IsStopped,
-        on_done: Callable[[Prompt], None],
-        leaving: int,
-    ) -> None:
-        self._texts = texts
-        self._eos_ids = eos_ids
-        self._is_stopped = is_stopped
-        self._on_done = on_done
-        self._leaving = leaving
-        self._over = False
+    texts: list[Text]
+    eos_ids: frozenset[int]
+    is_stopped: IsStopped
+    on_done: Callable[[Prompt], None]
+    leaving: int
+    over: bool = False
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
-        if not self._over:
-            for text, token in zip(self._texts, input_ids[:, -1].tolist(), strict=True):
+        if not self.over:
+            for text, token in zip(self.texts, input_ids[:, -1].tolist(), strict=True):
                 if text.reason is None:
-                    text.note(token, self._eos_ids, self._is_stopped)
+                    text.note(token, self.eos_ids, self.is_stopped)
                     if text.reason is not None:
-                        self._on_done(text.prompt)
-            self._over = sum(text.reason is None for text in self._texts) <= self._leaving
-        done = [self._over or text.reason is not None for text in self._texts]
+                        self.on_done(text.prompt)
+            self.over = sum(text.reason is None for text in self.texts) <= self.leaving
+        done = [self.over or text.reason is not None for text in self.texts]
         return torch.tensor(done, device=input_ids.device)
 
 
+@dataclass(eq=False)
 class _Draw(transformers.LogitsProcessor):
     """Draws each row's next token from the row's own random stream, and makes it the only possible one."""
 
-    def __init__(self, warpers: list[Any], texts: list[Text]) -> None:
-        self._warpers = warpers
-        self._texts = texts
+    warpers: list[Any]
+    texts: list[Text]
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        drawn = pick(cumulate(warped(scores, self._warpers)), [text.draw() for text in self._texts])
+        drawn = pick(cumulate(warped(scores, self.warpers)), [text.draw() for text in self.texts])
         return torch.full_like(scores, -torch.inf).scatter_(1, drawn[:, None], 0.0)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,8 +19,8 @@ import torch
 
 from pytest_llmeval._engine.batches import Budget
 from pytest_llmeval._engine.batches import Question
-from pytest_llmeval._engine.batches import Row
 from pytest_llmeval._engine.batches import SizedRow
+from pytest_llmeval._engine.batches import TokenRow
 from pytest_llmeval._engine.batches import pack
 from pytest_llmeval._engine.batches import plan_rows
 from pytest_llmeval._engine.batches import waves
@@ -95,7 +96,7 @@ class PaddedEngine:
         return [answers[place] for place in range(len(requests))]
 
     @torch.no_grad()
-    def answer(self, batch: Sequence[Row]) -> list[tuple[Question, float, bool]]:
+    def answer(self, batch: Sequence[TokenRow]) -> list[tuple[Question, float, bool]]:
         """Return (question, log-probability, True if greedy decoding would write the same) for each question."""
         width = max(row.length for row in batch)
         places = [
@@ -131,11 +132,11 @@ def right_padded(rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Ten
     return ids, (torch.arange(ids.shape[1]) < lengths[:, None]).long()
 
 
+@dataclass(slots=True)
 class _Batches:
     """Runs rows batch by batch, within a budget that shrinks for good when memory runs out."""
 
-    def __init__(self, budget: Budget) -> None:
-        self.budget = budget
+    budget: Budget
 
     def run(
         self, rows: Sequence[SizedRow], answer: Callable[[Sequence[SizedRow]], Answer]

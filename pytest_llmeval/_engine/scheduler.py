@@ -149,7 +149,7 @@ class ScheduledText:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ScheduledChunk:
     """One chunk of a pass. The first `n_known` ids are known, the others are guesses.
 
     `row` is the text that the chunk belongs to; None while only a shared prefix is read.
@@ -192,10 +192,11 @@ class Scheduler:
         needed = {prefix for other in (*self.live, *islice(self.waiting, 1)) for prefix in other.path}
         self._prefixes = {prefix: slot for prefix, slot in self._prefixes.items() if prefix in needed}
 
-    def plan(self, pack: int) -> list[Step]:
+    def plan(self, pack: int) -> list[ScheduledChunk]:
         """Return the steps of the next pass, about `pack` tokens: short ones by their slots, then pieces of prompts."""
         pending = {row: row.pending(slot) for row, slot in self.live.items()}
-        growing = [row for row, ids in pending.items() if len(ids) == 1 and self._is_read(row.path)]
+        unread = {prefix for prefix, slot in self._prefixes.items() if slot.length < len(prefix.ids)}
+        growing = [row for row, ids in pending.items() if len(ids) == 1 and unread.isdisjoint(row.path)]
         most = min(MOST_GUESSED, max(1, SPARE // max(1, len(growing))), pack - 1)
         steps = [self._step(row, (*pending[row], *row.guess(most)), 1) for row in growing]
         room = max(pack - sum(len(step.chunk.ids) for step in steps), not steps)
@@ -209,7 +210,7 @@ class Scheduler:
             ),
         )
 
-    def _read(self, pending: Mapping[ScheduledText, TokenIds], room: int) -> Iterator[Step]:
+    def _read(self, pending: Mapping[ScheduledText, TokenIds], room: int) -> Iterator[ScheduledChunk]:
         """Steps over prompts in their order, shared prefixes first, up to `room` tokens."""
         fresh: set[SharedPrefix] = set()
         for row, ids in pending.items():
@@ -220,20 +221,17 @@ class Scheduler:
                     piece = prefix.ids[slot.length : slot.length + room]
                     room -= len(piece)
                     if piece:
-                        yield Step(Chunk(slot, self._slots(prefix.path[:-1]), piece, 0), None, len(piece))
+                        yield ScheduledChunk(Chunk(slot, self._slots(prefix.path[:-1]), piece, 0), None, len(piece))
             if room < 1:
                 return
             piece = ids[:room]
             room -= len(piece)
             yield self._step(row, piece, len(piece), ends=len(piece) == len(ids))
 
-    def _step(self, row: ScheduledText, ids: TokenIds, n_known: int, *, ends: bool = True) -> Step:
+    def _step(self, row: ScheduledText, ids: TokenIds, n_known: int, *, ends: bool = True) -> ScheduledChunk:
         """`ends`: the ids are all that is pending, so logits are wanted from the last known one on."""
         n_logits = len(ids) - n_known + 1 if ends else 0
-        return Step(Chunk(self.live[row], self._slots(row.path), ids, n_logits), row, n_known)
+        return ScheduledChunk(Chunk(self.live[row], self._slots(row.path), ids, n_logits), row, n_known)
 
     def _slots(self, prefixes: Sequence[SharedPrefix]) -> tuple[KVSlot, ...]:
         return tuple(self._prefixes[prefix] for prefix in prefixes)
-
-    def _is_read(self, prefixes: Sequence[SharedPrefix]) -> bool:
-        return all(self._prefixes[prefix].length == len(prefix.ids) for prefix in prefixes)

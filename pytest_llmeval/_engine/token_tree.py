@@ -93,13 +93,17 @@ class Tree:
         self._own = [0, *accumulate(len(ids) - n for ids, n in zip(self._ids, self._shared, strict=True))]
         self.questions: list[Question] = []
         self._asked: list[list[Asked]] = [[] for _ in rows]
+        # From each depth on, the path belongs to the sequence beside it.
         owners: list[tuple[int, int]] = []
         for i, row in enumerate(rows):
             while owners and owners[-1][0] >= self._shared[i]:
                 owners.pop()
             owners.append((self._shared[i], i))
             for question in row.questions:
-                self._ask(question, owners)
+                for place, target in zip(question.positions, question.targets, strict=True):
+                    _, owner = owners[bisect_right(owners, place, key=lambda own: own[0]) - 1]
+                    self._asked[owner].append(Asked(place, target, len(self.questions)))
+                self.questions.append(question)
         for asked in self._asked:
             asked.sort()
 
@@ -107,13 +111,6 @@ class Tree:
     def n_tokens(self) -> int:
         """The number of distinct tokens of the tree, which is what its passes compute."""
         return self._own[-1]
-
-    def _ask(self, question: Question, owners: Sequence[tuple[int, int]]) -> None:
-        """Note the targets of a question. `owners`: from each depth on, the path belongs to the sequence beside it."""
-        for place, target in zip(question.positions, question.targets, strict=True):
-            _, owner = owners[bisect_right(owners, place, key=lambda own: own[0]) - 1]
-            self._asked[owner].append(Asked(place, target, len(self.questions)))
-        self.questions.append(question)
 
     def passes(self, limits: Limits, cached: TokenIds = ()) -> Iterator[Pass]:
         """Yield the passes in order. `cached`: the path of ids that the cache holds at the start.
@@ -206,14 +203,12 @@ class Tree:
                 ids += self._ids[i][begin:stop]
                 depths += range(begin, stop)
                 ends += [0] * (stop - begin)
-                found += (asked._replace(place=asked.place + offset) for asked in self._between(i, begin, stop))
+                asked = self._asked[i]
+                own = asked[bisect_left(asked, (begin,)) : bisect_left(asked, (stop,))]
+                found += (one._replace(place=one.place + offset) for one in own)
         for place in path:
             ends[place] = len(ids)
         return Pass(start, tuple(ids), tuple(depths), tuple(ends), end - start, tuple(found))
-
-    def _between(self, i: int, begin: int, end: int) -> list[Asked]:
-        asked = self._asked[i]
-        return asked[bisect_left(asked, (begin,)) : bisect_left(asked, (end,))]
 
 
 @dataclass(frozen=True, slots=True)

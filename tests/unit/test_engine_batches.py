@@ -12,7 +12,7 @@ from pytest_llmeval._engine import GenerationRequest
 from pytest_llmeval._engine import TokenRequest
 from pytest_llmeval._engine.batches import Budget
 from pytest_llmeval._engine.batches import Question
-from pytest_llmeval._engine.batches import Row
+from pytest_llmeval._engine.batches import TokenRow
 from pytest_llmeval._engine.batches import pack
 from pytest_llmeval._engine.batches import plan_rows
 from pytest_llmeval._engine.batches import waves
@@ -34,25 +34,25 @@ class Block:
 
 def test_choices_of_one_token_share_a_row() -> None:
     choices = [TokenRequest((1, 2, 3), (letter,)) for letter in (4, 5, 6, 7)]
-    assert plan_rows(choices) == [Row((1, 2, 3), tuple(Question(2, (4 + i,), (i,)) for i in range(4)))]
+    assert plan_rows(choices) == [TokenRow((1, 2, 3), tuple(Question(2, (4 + i,), (i,)) for i in range(4)))]
     assert plan_rows(choices)[0].n_scored == 1
 
 
 def test_a_longer_choice_carries_the_shorter_ones() -> None:
     rows = plan_rows([TokenRequest((1, 2), (4,)), TokenRequest((1, 2), (4, 5)), TokenRequest((1, 2), (6, 7))])
     assert rows == [
-        Row((1, 2, 6), (Question(1, (6, 7), (2,)),)),
-        Row((1, 2, 4), (Question(1, (4, 5), (1,)), Question(1, (4,), (0,)))),
+        TokenRow((1, 2, 6), (Question(1, (6, 7), (2,)),)),
+        TokenRow((1, 2, 4), (Question(1, (4, 5), (1,)), Question(1, (4,), (0,)))),
     ]
 
 
 def test_equal_requests_are_one_question() -> None:
-    assert plan_rows([TokenRequest((1,), (2, 3))] * 3) == [Row((1, 2), (Question(0, (2, 3), (0, 1, 2)),))]
+    assert plan_rows([TokenRequest((1,), (2, 3))] * 3) == [TokenRow((1, 2), (Question(0, (2, 3), (0, 1, 2)),))]
 
 
 def test_one_sequence_may_be_split_at_several_places() -> None:
     rows = plan_rows([TokenRequest((1, 2, 3), (4,)), TokenRequest((1,), (2, 3, 4))])
-    assert rows == [Row((1, 2, 3), (Question(2, (4,), (0,)), Question(0, (2, 3, 4), (1,))))]
+    assert rows == [TokenRow((1, 2, 3), (Question(2, (4,), (0,)), Question(0, (2, 3, 4), (1,))))]
     assert rows[0].n_scored == 3
 
 
