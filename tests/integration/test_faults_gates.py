@@ -125,9 +125,17 @@ class TestBounds:
             pytest.importorskip("xdist")
         self.add_group_without_data(faults)
         run = faults.run(*workers, model=None, paths=["tasks/sub/g.yaml"])
-        sentence = "g: acc 1.0000 +- 0.0000 over 2 docs in 2 tasks, required >= 0; task gone: *gone.test.jsonl*"
+        headline, reason = (
+            "g: acc 1.0000 +- 0.0000 over 2 docs in 2 tasks, required >= 0",
+            "task gone: *gone.test.jsonl*",
+        )
         run.printed.stdout.fnmatch_lines(
-            [sentence, f"gate failed: tasks/sub/g.yaml::gate[[]acc[]]: {sentence}", "*1 failed in*"]
+            [
+                headline,
+                f"  reason    {reason}",
+                f"gate failed: tasks/sub/g.yaml::gate[[]acc[]]: {headline}; {reason}",
+                "*1 failed in*",
+            ]
         )
         assert run.printed.ret == 1
 
