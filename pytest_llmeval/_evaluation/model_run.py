@@ -91,6 +91,8 @@ class ModelRun:
         #: Node id -> the reason why a gate has no verdict.
         self.gate_errors: dict[str, str] = {}
         self._results: dict[str, dict[int, DocResult]] = {}
+        #: Output types after whose first wave the model was asked for its facts.
+        self._described: set[str] = set()
         #: Key -> (number of results, a value that depends on them).
         self._computed: dict[tuple[str, ...], tuple[int, Any]] = {}
         self._wave = FIRST_WAVE
@@ -150,7 +152,9 @@ class ModelRun:
             done += len(wave)
             if progress:
                 progress(done, len(missing), tokens())
-            if self.facts is None:
+            # An engine is chosen when a method is first called: only then the model can state it.
+            if task.output_type not in self._described:
+                self._described.add(task.output_type)
                 self.facts = facts_of(lm, identify=self.evaluation.settings.identify)
         self.usage = usage_of(lm)
 
