@@ -253,8 +253,8 @@ class TestComparing:
         run = suite2.run(BASELINE, "--llmeval-limit=4", "-v")
         run.stdout.fnmatch_lines(
             [
-                "gate failed: *birds: acc 0.7500 (baseline 1.0000) on 4 of 10 docs, *; the first 4 docs are no random*",
-                "gate passed: *trees: acc 1.0000 (baseline 1.0000) on 4 of 10 docs, *",
+                "gate failed: *birds: acc 0.7500, was 1.0000: *; 4 of 10 docs compared: *; the first 4 docs are no *",
+                "gate passed: *trees: acc 1.0000, was 1.0000: unchanged, *; 4 of 10 docs compared: *",
             ]
         )
 
@@ -275,7 +275,7 @@ class TestComparing:
         lenient = suite2.run(BASELINE, "-v")
         assert lenient.ret == 0
         lenient.stdout.fnmatch_lines(
-            ["gate passed: *birds: * on 10 of 11 docs*1 docs of the run are not in the baseline"]
+            ["gate passed: *birds: *; 10 of 11 docs compared: *; 1 doc of the run is not in the baseline"]
         )
 
     def test_a_run_without_gates_fails_too(self, suite2: Suite) -> None:
