@@ -253,7 +253,7 @@ class TestComparing:
         run = suite2.run(BASELINE, "--llmeval-limit=4", "-v")
         run.stdout.fnmatch_lines(
             [
-                "gate failed: *birds: acc 0.7500, was 1.0000: *; 4 of 10 docs compared: *; the first 4 docs are no *",
+                "gate failed: *birds: acc 0.7500, was 1.0000: *; 4 of 10 docs compared: *; the first 4 docs are not *",
                 "gate passed: *trees: acc 1.0000, was 1.0000: unchanged, *; 4 of 10 docs compared: *",
             ]
         )
