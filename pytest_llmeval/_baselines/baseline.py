@@ -72,7 +72,7 @@ class Baseline:
         elif self.path.exists():
             problem = f"{self.name!r} is not a folder"
         else:
-            others = sorted(path.name for path in self.path.parent.glob("*") if path.is_dir())
+            others = sorted({path.parent.name for path in self.path.parent.glob(f"*/*{_SUFFIX}")})
             known = f"; there are: {listed(others, 10)}{did_you_mean(self.path.name, others)}" if others else ""
             problem = f"there is no baseline {self.name!r} ({self.path}){known}"
         raise SettingError(f"{origin}: {problem}; --llmeval-update-baseline writes one")

@@ -101,4 +101,5 @@ def _update(baseline: Baseline, report: ModelReport) -> Iterator[ReportLine]:
         if update.kept or update.changed:
             yield ReportLine(f"baseline {baseline.name}: {task.summary.name}: {update}")
     if tasks:
-        yield ReportLine(f"baseline {baseline.name}: {docs:,} docs of {tasks} tasks written to {baseline.path}")
+        of = "1 task" if tasks == 1 else f"{tasks} tasks"
+        yield ReportLine(f"baseline {baseline.name}: {docs:,} docs of {of} written to {baseline.path}")
