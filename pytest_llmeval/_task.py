@@ -348,3 +348,13 @@ class Group:
 
     def line_of(self, key: str) -> int:
         return self.lines.get(key, 1)
+
+    def inline_tasks(self) -> tuple[Task, ...]:
+        """Return the tasks that are written in the group's own file, at any depth."""
+        found: list[Task] = []
+        for member in self.members:
+            if isinstance(member, Task):
+                found.append(member)
+            elif isinstance(member, Group):
+                found += member.inline_tasks()
+        return tuple(found)

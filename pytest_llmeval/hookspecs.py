@@ -29,7 +29,7 @@ def pytest_llmeval_register_models(register: Callable[[str, Callable[[str, Mappi
 
 @pytest.hookspec
 def pytest_llmeval_summary(model: str, summaries: Sequence[Summary], config: pytest.Config) -> None:
-    """All numbers of one model, called once at the end in the process that reports.
+    """Called once per model at the end, with all its numbers, in the process that reports.
 
     ::
 

@@ -1,7 +1,7 @@
 """The hooks and fixtures that pytest sees in every run; each body calls one noun.
 
-Hooks that pytest calls for every item are in `_session.hooks.Running`, registered with the first task file, so that
-other suites never pay for them.
+Hooks that pytest calls for every item are in `_session.hooks.Running`. It is registered when the first task file, or an
+option, needs it, so that other suites never pay for it.
 """
 
 from __future__ import annotations

@@ -86,6 +86,18 @@ def test_data_flows_one_way() -> None:
     assert wrong == []
 
 
+def test_rooms_are_entered_by_their_face() -> None:
+    """`_engine` has none, because its modules load torch; `plugin` takes from `_session` only what a start needs."""
+    wrong = []
+    for room, path in rooms():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            parts = (node.module or "").split(".") if isinstance(node, ast.ImportFrom) else []
+            entered = parts[1] if len(parts) > 2 and parts[0] == "pytest_llmeval" else room
+            if entered not in {room, "_engine"} and (room, entered) != ("plugin", "_session"):
+                wrong.append(f"{path.relative_to(PACKAGE)} imports {'.'.join(parts)}")
+    assert wrong == []
+
+
 def test_only_plugin_rooms_know_pytest() -> None:
     knowing = {room for room, path in rooms() if {n.split(".")[0] for n in imports_of(path)} & {"pytest", "_pytest"}}
     assert knowing <= KNOW_PYTEST

@@ -48,7 +48,7 @@ RENDERED_CHARACTERS = 1 << 27
 
 
 class OpenTask:
-    """One task with its data open: which docs this run asks for, and what is sent to a model for each."""
+    """A task with its data open: the docs that this run asks for, and the requests of each."""
 
     def __init__(self, task: Task, settings: Settings, source: DataSource) -> None:
         self.task = task
@@ -62,9 +62,11 @@ class OpenTask:
         self._shots.check()
 
     def render(self, index: int) -> RenderedDoc:
+        """Return a doc with its fields evaluated."""
         return render_doc(self.task, index, self.docs[index])
 
     def instances(self, doc: RenderedDoc, chat: ChatTemplate | None) -> tuple[Instance, ...]:
+        """Return the requests of a doc, with its few-shot examples in front."""
         return instances_for(self.task, doc, self._shots.for_doc(doc.index), self.settings, chat)
 
     def prepare(
@@ -89,7 +91,7 @@ class OpenTask:
         return doc, self.instances(doc, chat)
 
     def _is_worth_keeping(self) -> bool:
-        """Generating takes thousands of times longer than rendering; a function of the task's may change its doc."""
+        """Return False where text is generated, which takes far longer, and where a function may change its doc."""
         return not OUTPUT_TYPES[self.task.output_type].generates and self.task.process_results is None
 
 

@@ -24,7 +24,7 @@ from pytest_llmeval._evaluation.noise import NoiseFloors
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._lm import LM
 from pytest_llmeval._plain import listed
-from pytest_llmeval._prompts.fewshot import num_fewshot
+from pytest_llmeval._prompts import num_fewshot
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Summary

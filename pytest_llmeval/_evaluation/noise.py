@@ -1,4 +1,4 @@
-"""Measuring what rounding alone does: a few docs of a task scored again by the same model, computing otherwise.
+"""Numerical noise: a few docs of each task, scored again by the same model in other ways.
 
 The model says how (`LM.recomputed`): other groupings of the same requests, and another dtype if the user names one.
 `_verdicts.noise` says what the numbers mean.
@@ -38,7 +38,7 @@ SEED = 1234
 
 
 #: Of a task whose probe broke off: a worker died, or the model of a user failed.
-UNFINISHED = Noise(problem="--llmeval-noise: the probe did not come to an end")
+UNFINISHED = Noise(problem="--llmeval-noise: the probe did not finish")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""``--llmeval-bisect GOOD BAD``: which saved checkpoint is the first on which a selected gate fails.
+"""``--llmeval-bisect GOOD BAD``: a search for the first saved checkpoint on which a selected gate fails.
 
 Which model is asked next depends on the last verdict, and pytest parametrizes before anything runs. So the search
 is a run loop of its own over the gate items: it loads one checkpoint after the other, has each gate's docs answered
@@ -72,10 +72,10 @@ class Bisection:
         self.names = [choice.name for choice in session.models.choices]
         self.conclusion: list[str] = []
         if session.config.getoption("dist", "no") != "no":
-            raise SettingError("--llmeval-bisect: loads one checkpoint after the other; run it without -n")
+            raise SettingError("--llmeval-bisect: the search loads one checkpoint after the other; run it without -n")
         if session.baseline.updating:
             raise SettingError(
-                "--llmeval-update-baseline: writes the answers of one model; run it without --llmeval-bisect"
+                "--llmeval-update-baseline: a baseline holds the answers of one model; run it without --llmeval-bisect"
             )
 
     @pytest.hookimpl(trylast=True)  # after -m and -k, which choose the gates
@@ -197,7 +197,7 @@ class Bisection:
     def _verdicts(self, name: str, lm: LM, items: Sequence[pytest.Item]) -> dict[str, Verdict]:
         """Return the verdicts of one checkpoint by node id. Raises UndecidedError if it cannot be judged."""
         run, judge, verdicts = self.session.selection.run(name), self.session.judge, {}
-        self.session.introduce(run, lm)
+        self.session.announce(run, lm)
         for item in items:
             if found := gate_of(item):
                 run.select_gate(item.nodeid, found.owner, found.gate)

@@ -65,9 +65,9 @@ def _check_served(session: Session, items: Iterable[pytest.Item]) -> None:
         models = fixtures.get("llmeval_model", ())
         if len(models) > 1 and LOOKS_AT_NAMES.isdisjoint(models[-1].argnames):
             raise SettingError(
-                f"--llmeval-model: {named[0]} would not be used, for a conftest.py overrides the fixture "
-                "llmeval_model; let that take llmeval_model (the loaded model) or llmeval_model_name (its name), or "
-                "omit the option"
+                f"--llmeval-model: {named[0]} would not be used, because a conftest.py overrides the fixture "
+                "llmeval_model; let the fixture request llmeval_model (the loaded model) or llmeval_model_name (its "
+                "name), or omit the option"
             )
 
 

@@ -2,7 +2,7 @@
 
 `TaskModule._getobj` ("may be overwritten by subclasses") hands pytest a synthetic module of a few functions;
 `pytest_generate_tests` parametrizes them. So fixtures, parametrized or overridden ones included, work as they do
-in any module, and nothing private of pytest is touched beyond `item.callspec`.
+in any module, and nothing private of pytest is needed here beyond `item.callspec`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from pytest_llmeval._session.file_patterns import wants
 from pytest_llmeval._session.items import DocItem
 from pytest_llmeval._session.items import GateItem
 from pytest_llmeval._session.items import doc_of
-from pytest_llmeval._session.items import inline_tasks
 from pytest_llmeval._session.items import model_of
 from pytest_llmeval._session.session import Session
 from pytest_llmeval._session.startup import session_of
@@ -88,10 +87,10 @@ class TaskModule(pytest.Module):
         """Return the tasks that are written in this file, inline ones of a group included."""
         if isinstance(self.found, Task):
             return (self.found,)
-        return tuple(inline_tasks(self.found))
+        return self.found.inline_tasks()
 
     def add_names(self) -> None:
-        """Make every name that selects the tasks of this file a registered marker of the module.
+        """Register every name that selects the tasks of this file as a marker, and mark the module with it.
 
         Called again when all files are collected: groups found later add theirs.
         """

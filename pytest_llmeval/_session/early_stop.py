@@ -109,7 +109,7 @@ class EarlyStop(RunAll):
             return
         tasks = {task.name: task for task in self.evaluation.leaves(owner)}
         # Without docs this opens the data and finds the errors that keep a task from being answered.
-        if not all(self._is_answered(run, task, lm, []) for task in tasks.values()):
+        if not all(self._answer(run, task, lm, []) for task in tasks.values()):
             return
         waiting = [(name, doc) for name, doc in self.order(owner) if not skip(tasks[name], doc)]
         while waiting and not self._needs_no_more(run, owner, gate):
@@ -118,7 +118,7 @@ class EarlyStop(RunAll):
             wave: dict[str, list[int]] = {}
             for name, doc in waiting[:size]:
                 wave.setdefault(name, []).append(doc)
-            if not all(self._is_answered(run, tasks[name], lm, docs) for name, docs in wave.items()):
+            if not all(self._answer(run, tasks[name], lm, docs) for name, docs in wave.items()):
                 return
 
     def relatives(self, run: ModelRun, owner: Task | Group, gate: Gate) -> Iterator[Task | Group]:
@@ -143,7 +143,7 @@ class EarlyStop(RunAll):
         return run.computed(owner, ("proof", owner.name, gate.id), proven)
 
     def verdict(self, run: ModelRun, owner: Task | Group, gate: Gate) -> Verdict:
-        """Return what is proven of a gate, else the usual judgement of all docs."""
+        """Return the proven verdict, or the verdict over all docs if nothing is proven."""
         data, sharing, summary = self._data(run, owner), _sharing(run, gate), self.summary(run, owner)
         proof = self.proof(run, owner, gate)
         if proof is None:
@@ -156,7 +156,8 @@ class EarlyStop(RunAll):
         verdict, settings = verdict_of_proof(gate, proof, summary, data), self.evaluation.settings
         if proof.judged or asks_of_data_set(gate) or settings.limit is None or settings.sample_seed is not None:
             return verdict
-        return verdict.adding(Fact("caution", "the docs asked for are the first ones, no random sample of the others"))
+        caution = "the docs asked for are the first ones, not a random sample of the others"
+        return verdict.adding(Fact("caution", caution))
 
     def summary(self, run: ModelRun, owner: Task | Group) -> Summary:
         """Return the numbers of a task or group over the docs known so far; a stopped task is marked."""
@@ -167,7 +168,7 @@ class EarlyStop(RunAll):
         """Return why a doc of the task that has no result needs none; None if it needs one."""
         if not self._is_settled(run, [task]):
             return None
-        proofs = [f"{one} {self._progress_of(run, one)}" for one in _gates_on(run, {task.name})]
+        proofs = [f"{one} {self._state_of(run, one)}" for one in _gates_on(run, {task.name})]
         return f"not needed: {', '.join(proofs)}"
 
     def stopped(self, run: ModelRun, owner: Task | Group) -> list[str]:
@@ -187,10 +188,10 @@ class EarlyStop(RunAll):
         """Return True if the gate is proven. On a worker, so must be the others that share its docs."""
         if self._on_worker:
             return self._is_settled(run, self.evaluation.leaves(owner))
-        return self.proof(run, owner, gate) is not None
+        return self.is_proven(run, owner, gate)
 
-    def _is_answered(self, run: ModelRun, task: Task, lm: LM, docs: list[int]) -> bool:
-        """Have docs of a task answered; return False, with the error recorded, if that fails."""
+    def _answer(self, run: ModelRun, task: Task, lm: LM, docs: list[int]) -> bool:
+        """Have docs of a task answered. Return False, with the error recorded, if that fails."""
         report, known = self._progress.of(task.name), len(run.results(task.name))
         asked = self.evaluation.sizes.get(task.name, (len(docs), 0))[0]
         progress = None if report is None else lambda done, _, tokens: report(known + done, asked, tokens)
@@ -201,7 +202,7 @@ class EarlyStop(RunAll):
             return False
         return True
 
-    def _progress_of(self, run: ModelRun, one: SelectedGate) -> str:
+    def _state_of(self, run: ModelRun, one: SelectedGate) -> str:
         proof = self.proof(run, one.owner, one.gate)
         return f"proven after {proof.after:,} docs" if proof else "open"
 

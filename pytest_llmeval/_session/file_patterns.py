@@ -50,6 +50,6 @@ def _matches(path: Path, root: Path, pattern: str) -> bool:
 
 
 def _glob_to_regex(pattern: str) -> str:
-    """``**`` crosses folders, ``*`` and ``?`` do not."""
+    """Return the regex of a glob; only ``**`` matches across folders."""
     table = {"**/": r"(?:.*/)?", "**": r".*", "*": r"[^/]*", "?": r"[^/]"}
     return "".join(table.get(part, re.escape(part)) for part in re.split(r"(\*\*/|\*\*|\*|\?)", pattern))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,20 +59,6 @@ def model_of(item: pytest.Item) -> str:
     own = doc_of(item) or gate_of(item)
     model: str = callspec.id
     return model.removesuffix(own.id).removesuffix("-") if own else model
-
-
-def inline_tasks(group: Group) -> Iterator[Task]:
-    """Yield the tasks that are written in the group's own file, at any depth."""
-    for member in group.members:
-        if isinstance(member, Task):
-            yield member
-        elif isinstance(member, Group):
-            yield from inline_tasks(member)
-
-
-def is_worker(config: pytest.Config) -> bool:
-    """Return True in a worker process of pytest-xdist."""
-    return hasattr(config, "workerinput")
 
 
 def _parameter(item: pytest.Item, name: str) -> Any:

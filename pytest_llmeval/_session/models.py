@@ -63,7 +63,7 @@ class Models:
         config.hook.pytest_llmeval_register_models(register=self._schemes.__setitem__)
 
     def check(self) -> None:
-        """Parse all specs. Raises SettingError with option, value and mend.
+        """Parse all specs. Raises SettingError with option, value and remedy.
 
         Models of the command line are checked at once, those of the ini file when an item needs one: a suite that
         needs none must not fail because a checkpoint is missing; nor must a search, for a checkpoint that nobody

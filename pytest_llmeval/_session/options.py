@@ -55,7 +55,7 @@ def _switch(name: str, help: str) -> Option:
     return Option(name, help, "bool", {"action": "store_true"})
 
 
-#: All options in the order of ``pytest --help``. The last ones make no sense for a single run: they are ini keys only.
+#: All options in the order of ``pytest --help``; the last ones are ini keys only.
 OPTIONS = (
     _texts(
         "model",
@@ -73,7 +73,8 @@ OPTIONS = (
         "Find the first checkpoint from GOOD to BAD on which a selected gate fails. The checkpoints are those saved "
         "beside GOOD and BAD, ordered by the numbers in their names, or those given with --llmeval-model, in that "
         "order. The search halves the range, so it assumes that all checkpoints after a bad one are bad too. Exit "
-        "code: 0 if found; 1 if GOOD fails, BAD passes, or a checkpoint cannot be judged.",
+        "code: 0 if found; 1 if GOOD fails, BAD passes, either cannot be judged, or a checkpoint that was left out may "
+        "be the first bad one.",
         "args",
         {"nargs": 2, "metavar": ("GOOD", "BAD")},
     ),
@@ -83,7 +84,7 @@ OPTIONS = (
         "Folder with local copies of data sets: DIR/<dataset_path> is read instead of the hub (environment variable: "
         "LLMEVAL_DATA).",
     ),
-    _text("limit", "N|0.x", "Evaluate only the first N docs of each task, or that share of them."),
+    _text("limit", "N|0.x", "Evaluate only the first N docs of each task, or below 1 that share of its docs."),
     _text("sample", "random:SEED", "With --llmeval-limit: draw the docs at random with this seed."),
     _text("fewshot", "N", "Number of few-shot examples, instead of each task's own number."),
     _text("fewshot-seed", "S", f"Seed for drawing few-shot examples (default {FEWSHOT_SEED})."),
@@ -112,8 +113,8 @@ OPTIONS = (
         "noise",
         "N[:DTYPE]",
         "Estimate numerical noise on N docs per task. A gate with a confidence that fails only because of right/wrong "
-        "flips within that noise is inconclusive. The N docs are scored again with other batch sizes, and in DTYPE if "
-        "given (64:bfloat16). Needs --llmeval-baseline.",
+        "flips within that noise is inconclusive. The N docs are scored again in passes of other sizes, and in DTYPE "
+        "if given (64:bfloat16). Needs --llmeval-baseline.",
     ),
     Option(
         "wrong",
@@ -134,7 +135,7 @@ OPTIONS = (
     ),
     Option(
         "gates",
-        "Gates for tasks that have none of their own, one per line, for example 'mmlu.acc >= 0.25'.",
+        "Gates added to the tasks and groups that they select, one per line, for example 'mmlu.acc >= 0.25'.",
         "linelist",
         default=[],
     ),
@@ -142,18 +143,18 @@ OPTIONS = (
     Option("inconclusive", "Outcome of an inconclusive gate: pass or fail.", "string", default="pass"),
     Option(
         "unpaired",
-        "Docs found only in the run or only in the baseline: fail (they fail the run) or ignore.",
+        "Outcome of a run with docs found on one side of a comparison only: fail or ignore.",
         "string",
         default="fail",
     ),
     Option(
         "stop_confidence",
-        "Early stop: the confidence at which gates without one are proven, from 0.5 to 1. At 1 a gate is proven only "
-        "when the remaining docs cannot change its result.",
+        "With --llmeval-early-stop: the confidence at which gates without one are proven, from 0.5 to 1. At 1 a gate "
+        "is proven only when the remaining docs cannot change its result.",
         "string",
         default="0.95",
     ),
-    Option("stop_seed", "Early stop: seed for the order of the docs.", "string", default="0"),
+    Option("stop_seed", "With --llmeval-early-stop: the seed for the order of the docs.", "string", default="0"),
     Option("bootstrap_iters", "Number of resamples for bootstrapped standard errors.", "string", default="1000"),
 )
 
@@ -244,16 +245,16 @@ def _check_combinations(config: pytest.Config) -> None:
     if config.getoption("llmeval_baseline") == "":
         raise SettingError("--llmeval-baseline: expected a NAME or a path, got ''")
     if updating and not baseline:
-        raise SettingError(f"{origin_of(config, 'update-baseline')}: say which one with --llmeval-baseline NAME")
+        raise SettingError(f"{origin_of(config, 'update-baseline')}: needs --llmeval-baseline NAME")
     if updating and early_stop:
         raise SettingError(
             f"{origin_of(config, 'update-baseline')}: a baseline holds all docs that were asked for, and "
-            f"{origin_of(config, 'early-stop')} omits some: give one of the two"
+            f"{origin_of(config, 'early-stop')} omits some: they cannot be combined"
         )
     if noise and early_stop:
         raise SettingError(
             f"{origin_of(config, 'noise')}: flips within noise are counted over all docs, and "
-            f"{origin_of(config, 'early-stop')} omits some: give one of the two"
+            f"{origin_of(config, 'early-stop')} omits some: they cannot be combined"
         )
     if config.getoption("llmeval_noise") and (updating or not baseline):
         _read(config, "noise", NOISE)

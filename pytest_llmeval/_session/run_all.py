@@ -37,7 +37,7 @@ class RunAll:
     Parameters
     ----------
     data
-        Returns the docs of a task or group so far, beside the baseline.
+        Returns the docs of a task or group so far, paired with those of the baseline.
     on_worker
         True in a worker of xdist, which scores docs and leaves gates to the controller.
     """

@@ -15,9 +15,7 @@ from pytest_llmeval._lm import LM
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._results import Summary
 from pytest_llmeval._session.baseline import BaselineOptions
-from pytest_llmeval._session.items import inline_tasks
-from pytest_llmeval._session.items import is_worker
-from pytest_llmeval._session.judging import Judge
+from pytest_llmeval._session.judge import Judge
 from pytest_llmeval._session.models import Models
 from pytest_llmeval._session.options import value_of
 from pytest_llmeval._session.options import word_of
@@ -36,7 +34,8 @@ class Session:
         self.config = config
         self.settings = settings
         self.models = models
-        self.on_worker = is_worker(config)
+        #: True in a worker process of pytest-xdist.
+        self.on_worker = hasattr(config, "workerinput")
         self.evaluation = Evaluation(settings, Registry(_search_folders(config), root=config.rootpath))
         self.selection = Selection(self.evaluation)
         self.baseline = BaselineOptions(config, settings)
@@ -68,7 +67,7 @@ class Session:
     def values_in(self, path: Path) -> tuple[Task | Group, ...]:
         """Return the task or group in a file, and the tasks written inline in a group. Raises LLMEvalError."""
         found = self.evaluation.registry.load(path)
-        return (found, *inline_tasks(found)) if isinstance(found, Group) else (found,)
+        return (found, *found.inline_tasks()) if isinstance(found, Group) else (found,)
 
     def refusal(self, task: Task) -> str | None:
         """Return why the task's generated code is not run, and record it for its gates; None if it is run."""
@@ -89,16 +88,18 @@ class Session:
         run, collected = self.selection.run(model), self.selection.collected
         owner = collected.get(name) or self.evaluation.registry.find(name, self.config.rootpath)
         if isinstance(owner, tuple):
-            raise SettingError(f"llmeval_result({name!r}): is a tag of {len(owner)} tasks; name a task or a group")
-        self.introduce(run, lm)
+            raise SettingError(
+                f"llmeval_result({name!r}): {name!r} is a tag of {len(owner)} tasks; name a task or a group"
+            )
+        self.announce(run, lm)
         leaves = self.evaluation.leaves(owner)
         collected.update({value.name: value for value in (*leaves, owner)})
         for task in leaves:
             run.score(lm, task, self.evaluation.open(task).asked, self.progress.of(task.name))
         return self.strategy.summary(run, owner)
 
-    def introduce(self, run: ModelRun, lm: LM) -> None:
-        """Let a run take the name of its model, and print why faster engines were refused, before the first doc."""
+    def announce(self, run: ModelRun, lm: LM) -> None:
+        """Let a run take the name of its model; once, print the faster engines that were refused, and the reasons."""
         if run.introduced:
             return
         run.introduce(lm)

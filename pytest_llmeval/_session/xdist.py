@@ -43,8 +43,8 @@ OUTPUT = "llmeval"
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerGate:
-    """A gate or score item that a worker collected; `gate_id` is None for the score of a group.
+class WorkerItem:
+    """A gate item, or the score item of a group (`gate_id` None), that a worker collected.
 
     `skip` is the reason why a score is not evaluated, known on workers only.
     """
@@ -57,8 +57,8 @@ class WorkerGate:
     skip: str | None = None
 
     @classmethod
-    def from_list(cls, values: Sequence[Any]) -> WorkerGate:
-        """Return the gate that `dataclasses.astuple` turned into plain data."""
+    def from_list(cls, values: Sequence[Any]) -> WorkerItem:
+        """Return the item that `dataclasses.astuple` turned into plain data."""
         nodeid, location, *rest = values
         return cls(nodeid, tuple(location), *rest)
 
@@ -73,7 +73,7 @@ def publish_collection(session: Session, items: Iterable[pytest.Item], problem: 
         report = pytest.CollectReport("", "failed", problem, [])
         report.llmeval_usage_error = problem  # type: ignore[attr-defined]
         session.config.hook.pytest_collectreport(report=report)
-    gates = []
+    published = []
     for item in items:
         owner, found, model = owner_of(item), gate_of(item), model_of(item)
         if owner is None:
@@ -82,9 +82,9 @@ def publish_collection(session: Session, items: Iterable[pytest.Item], problem: 
         if found is None and isinstance(owner, Group):
             skip = session.selection.deselected_below(owner, session.selection.run(model))
         gate_id = found.gate.id if found else None
-        gates.append(list(astuple(WorkerGate(item.nodeid, item.location, owner.name, gate_id, model, skip))))
+        published.append(list(astuple(WorkerItem(item.nodeid, item.location, owner.name, gate_id, model, skip))))
     session.config.workeroutput[OUTPUT] = {  # type: ignore[attr-defined]
-        "gates": gates,
+        "items": published,
         "owners": {name: str(owner.path) for name, owner in session.selection.collected.items()},
     }
 
@@ -150,7 +150,7 @@ class Controller:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.gates: dict[str, WorkerGate] = {}
+        self.items: dict[str, WorkerItem] = {}
         #: The files of the tasks and groups that workers collected.
         self.paths: set[str] = set()
         #: Names of the tasks and groups that workers collected.
@@ -170,8 +170,8 @@ class Controller:
     def pytest_testnodedown(self, node: Any) -> None:
         # A worker that crashed has no output: its gates are then found incomplete.
         output = getattr(node, "workeroutput", {}).get(OUTPUT, {})
-        gates = [WorkerGate.from_list(values) for values in output.get("gates", ())]
-        self.gates.update({gate.nodeid: gate for gate in gates})
+        items = [WorkerItem.from_list(values) for values in output.get("items", ())]
+        self.items.update({item.nodeid: item for item in items})
         self.owners.update(output.get("owners", {}))
         self.paths.update(output.get("owners", {}).values(), output.get("paths", {}).values())
         evaluation = self.session.evaluation
@@ -203,11 +203,11 @@ class Controller:
         result = yield
         self._restore_tasks()
         selection = self.session.selection
-        for gate in self.gates.values():
+        for gate in self.items.values():
             if gate.gate_id is not None:
                 owner = selection.collected[gate.owner]
                 selection.run(gate.model).select_gate(gate.nodeid, owner, self._gate(owner, gate.gate_id))
-        for gate in self.gates.values():
+        for gate in self.items.values():
             self._report(gate, *(("skipped", gate.skip, {}) if gate.skip else self._settle(gate)))
         return result
 
@@ -226,7 +226,7 @@ class Controller:
     def _gate(self, owner: Task | Group, gate_id: str) -> Gate:
         return next(gate for gate in self.session.rules.gates_of(owner) if gate.id == gate_id)
 
-    def _settle(self, gate: WorkerGate) -> tuple[str, str | None, Mapping[str, Any]]:
+    def _settle(self, gate: WorkerItem) -> tuple[str, str | None, Mapping[str, Any]]:
         """Return the outcome for the report, the text of a failure or skip, and the numbers of the verdict."""
         run, owner = self.session.selection.run(gate.model), self.session.selection.collected[gate.owner]
         judge = self.session.judge
@@ -236,15 +236,10 @@ class Controller:
                 return "skipped", run.gate_errors[gate.nodeid], {}
             fails = judge.fails(verdict)
             return "failed" if fails else verdict.outcome, verdict.text if fails else None, verdict.numbers
-        reason = judge.excuse(owner, None)
-        if reason is None and isinstance(owner, Group):
-            reason = judge.stopped_below(run, owner)
-        if reason is not None:
-            return "skipped", reason, {}
-        missing = run.missing(owner)
-        return ("failed" if missing else "passed"), missing and f"{gate.owner}: {missing}", {}
+        problem = judge.row_problem(run, owner) if isinstance(owner, Group) else None
+        return (*(problem or ("passed", None)), {})
 
-    def _report(self, gate: WorkerGate, outcome: str, text: str | None, numbers: Mapping[str, Any]) -> None:
+    def _report(self, gate: WorkerItem, outcome: str, text: str | None, numbers: Mapping[str, Any]) -> None:
         hook = self.session.config.hook
         hook.pytest_runtest_logstart(nodeid=gate.nodeid, location=gate.location)
         for when in PHASES:

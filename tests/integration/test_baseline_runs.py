@@ -307,7 +307,7 @@ class TestWrongUse:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ([UPDATE], "--llmeval-update-baseline: say which one with --llmeval-baseline NAME"),
+            ([UPDATE], "--llmeval-update-baseline: needs --llmeval-baseline NAME"),
             (
                 ["--llmeval-baseline=mian"],
                 "--llmeval-baseline: there is no baseline 'mian' *; there are: main; did you mean 'main'*",

@@ -133,7 +133,7 @@ class TestATaskStops:
         result = run(pytester, "-m", "llmeval_gate", "--llmeval-limit", "200")
         assert counted()["clear"] < 100
         result.stdout.fnmatch_lines(
-            ["*proven after * of 200 docs at 95 %; the docs asked for are the first ones, no random sample*"]
+            ["*proven after * of 200 docs at 95 %; the docs asked for are the first ones, not a random sample*"]
         )
 
     def test_what_result_files_say(self, pytester: pytest.Pytester, write_task: WriteTask, counted: Any) -> None:
@@ -234,7 +234,7 @@ class TestBaselines:
         result.stderr.fnmatch_lines(
             [
                 "ERROR: --llmeval-update-baseline: a baseline holds all docs that were asked for, and "
-                "--llmeval-early-stop omits some: give one of the two"
+                "--llmeval-early-stop omits some: they cannot be combined"
             ]
         )
 
@@ -249,7 +249,7 @@ class TestSettings:
         result.stderr.fnmatch_lines(
             [
                 "ERROR: --llmeval-noise: flips within noise are counted over all docs, and --llmeval-early-stop "
-                "omits some: give one of the two"
+                "omits some: they cannot be combined"
             ]
         )
 

@@ -39,7 +39,7 @@ def run_doc(session: Session, item: pytest.Item, found: DocItem, lm: LM) -> None
     """Have the model answer a doc, and those of the next wave with it, and record the outcome."""
     run, task, index = session.selection.run(model_of(item)), found.opened.task, found.index
     if index not in run.results(task.name):
-        session.introduce(run, lm)
+        session.announce(run, lm)
         if reason := session.strategy.unneeded(run, task):
             pytest.skip(reason)
         try:
@@ -102,7 +102,7 @@ def _properties(result: DocResult) -> Iterator[tuple[str, object]]:
 def run_gate(session: Session, item: pytest.Item, found: GateItem, lm: LM) -> None:
     """Settle a gate and record its verdict. A worker of xdist only has docs answered; the controller settles."""
     run = session.selection.run(model_of(item))
-    session.introduce(run, lm)
+    session.announce(run, lm)
     if session.on_worker:
         xdist.prepare_on_worker(session, item, run, found.owner, found.gate, lm)
         return
@@ -120,15 +120,14 @@ def run_score(session: Session, item: pytest.Item, owner: Group, lm: LM) -> None
     run = session.selection.run(model_of(item))
     if reason := session.selection.deselected_below(owner, run) or session.judge.stopped_below(run, owner):
         pytest.skip(reason)
-    session.introduce(run, lm)
+    session.announce(run, lm)
     if session.on_worker:
         xdist.prepare_on_worker(session, item, run, owner, None, lm)
         return
     session.judge.prepare(run, owner, None, lm)
-    if reason := session.judge.excuse(owner, None):
-        pytest.skip(reason)
-    if missing := run.missing(owner):
-        pytest.fail(f"{owner.name}: {missing}", pytrace=False)
+    if problem := session.judge.row_problem(run, owner):
+        outcome, reason = problem
+        raise (pytest.skip if outcome == "skipped" else pytest.fail).Exception(reason, pytrace=False)
 
 
 def hide_own_frames(excinfo: pytest.ExceptionInfo[BaseException]) -> None:

@@ -1,6 +1,6 @@
-"""The road of a gate: score the docs that it needs, look at its relatives, judge, store.
+"""The way of a gate to its verdict: score the docs that it needs, look at its relatives, judge, store.
 
-Plain runs, the controller of xdist and bisect take the same road (`Judge.settle`); which docs a gate needs, and in
+Plain runs, the controller of xdist and bisect call the same method (`Judge.settle`); which docs a gate needs, and in
 which order they are asked for, is decided by a strategy: `RunAll` or `EarlyStop`.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
 from pytest_llmeval._evaluation import Evaluation
 from pytest_llmeval._evaluation import ModelRun
@@ -115,7 +116,7 @@ class Judge:
         return f"{group.name}: {len(stopped)} of its tasks stopped early ({listed(stopped, 3)})" if stopped else None
 
     def data(self, run: ModelRun, owner: Task | Group) -> GateData:
-        """Return the docs behind the numbers of a task or group, beside the baseline."""
+        """Return the docs of a task or group, paired with those of the baseline."""
         parts = [self.part(run, task) for task in self.evaluation.leaves(owner)]
         whole = all(len(part.results) == part.n_total for part in parts)
         first = self.evaluation.settings.sample_seed is None
@@ -130,13 +131,20 @@ class Judge:
         )
 
     def part(self, run: ModelRun, task: Task) -> TaskData:
-        """Return the docs of one task in doc order, beside the baseline."""
+        """Return the docs of one task in doc order, paired with those of the baseline."""
         known = run.results(task.name)
         results = [known[index] for index in sorted(known)]
         total = self.evaluation.sizes.get(task.name, (0, len(results)))[1]
         key = ("comparison", task.name)
         comparison = run.computed(task, key, lambda: self.baseline.comparison(task, results))
         return TaskData(task, results, total, comparison)
+
+    def row_problem(self, run: ModelRun, group: Group) -> tuple[Literal["skipped", "failed"], str] | None:
+        """Return how the score item of a group without gates ends, and why; None if the group has its numbers."""
+        if reason := self.stopped_below(run, group) or self.excuse(group, None):
+            return "skipped", reason
+        missing = run.missing(group)
+        return ("failed", f"{group.name}: {missing}") if missing else None
 
     def fails(self, verdict: Verdict) -> bool:
         """Return True if a gate with this verdict fails the run."""
