@@ -1,11 +1,11 @@
 """Tasks and groups by path and by name, independent of what was collected.
 
 A name is looked up near the file that uses it: in its folder and below, then one folder further up, and so on to
-the top of the project; then in the folders to search. So two trees with tasks of equal names can stand side by
-side. A name that two files in the same place define is an error that names both.
+the top of the project; then in the search folders. So two folders can have tasks with the same names.
+A name that two files in the same place define is an error that names both.
 
 index      names by folder, and the files that a name leads to
-members    members whose keys a group sets anew
+members    members whose keys a group overrides
 listing    the groups that list a task
 """
 
@@ -46,8 +46,8 @@ class Registry:
     def load(self, path: Path) -> Task | Group:
         """Return the task or group of a file, the same value every time. Raises TaskFileError.
 
-        The members of a group are names, or values where the group gives more than their name: tasks and groups
-        written in it, and others under a name of their own (``openllm::gsm8k``) whose keys it sets anew.
+        The members of a group are names, or values: tasks and groups written in its file, and members whose keys it
+        overrides, under a name of their own (``openllm::gsm8k``).
         """
         path = Path(os.path.abspath(path))
         if path not in self._loaded:
@@ -61,14 +61,14 @@ class Registry:
     def find(self, name: str, near: Path) -> Task | Group | tuple[Task, ...]:
         """Return the task or group of that name, or the tasks of that tag in the order of their names.
 
-        Raises TaskFileError if nothing near the file or folder `near`, nor in the folders to search, has the name.
+        Raises TaskFileError if nothing near the file or folder `near`, nor in the search folders, has the name.
         """
         located = self._index.locate(name, near)
         found = [self.load(path) for path in located.paths]
         return tuple(one for one in found if isinstance(one, Task)) if located.tag else found[0]
 
     def leaves(self, group: Group) -> tuple[Task, ...]:
-        """Return the tasks of a group, its groups and tags opened up, each task once, in the order of the file.
+        """Return the tasks of a group, also those of its groups and tags, each task once, in the order of the file.
 
         Raises TaskFileError for an unknown member and for groups that list each other.
         """
@@ -77,14 +77,14 @@ class Registry:
         return tuple(found.values())
 
     def groups(self) -> tuple[Group, ...]:
-        """Return all groups loaded so far, in the order of loading; a group after the one in which it is written."""
+        """Return all groups loaded so far, in the order of loading; an inline group after the one that contains it."""
         return tuple(self._groups.values())
 
     def names_of(self, item: Task | Group) -> tuple[str, ...]:
         """Return the names by which a task or group can be selected, each once.
 
-        Its own name and alias, its tags, and names and aliases of the groups that list it, at any depth: of the groups
-        loaded so far, and of those in its own folder. The last part of ``group::name`` is a name as well.
+        These are its name and alias, its tags, and the names and aliases of the groups that list it, at any depth:
+        groups loaded so far, and groups in its own folder. The last part of ``group::name`` is a name as well.
         """
         tags = item.tags if isinstance(item, Task) else ()
         names = [item.name, item.name.rpartition("::")[2], item.alias, *tags]
@@ -93,7 +93,7 @@ class Registry:
         return tuple(dict.fromkeys(name for name in names if name))
 
     def _remember(self, found: Task | Group, home: Path) -> None:
-        """Add a task or group and all that is written in it. A name may have one home and one meaning only."""
+        """Add a task or group and all that is written in it. Raises TaskFileError for a name that is in use."""
         known: dict[str, Task | Group] = {}
         for one in with_inner(found):
             if (other := self._homes.get(one.name, home)) != home:
@@ -101,7 +101,7 @@ class Registry:
                 message = f"{one.name!r} is already defined in {other}; results are known by these names"
                 raise TaskFileError(home, message, line=one.line_of(kind), key=kind)
             if known.setdefault(one.name, one) != one:
-                message = f"{one.name!r} is there twice; give one of them a name of its own with 'include'"
+                message = f"{one.name!r} is defined twice; give one of them a name of its own with 'include'"
                 raise TaskFileError(home, message, line=found.line_of("task"), key="task")
         for name, one in known.items():
             self._homes[name] = home

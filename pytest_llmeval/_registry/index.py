@@ -1,7 +1,7 @@
-"""The files behind a name, for whole folders, from the outline of each file: nothing is loaded.
+"""The files that define a name, found from the outline of each file in a folder, without loading a file.
 
-14,000 files take well under a second, so nothing is kept on disk. Folders are read in sorted order: no answer
-depends on the file system.
+14,000 files take well under a second, so nothing is cached on disk. Folders are read in sorted order, so that no
+result depends on the file system.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from pytest_llmeval._taskfile import Outline
 from pytest_llmeval._taskfile import outline_of
 
 
-#: Folders whose files come from others: no task is looked up there.
+#: Folders of installed or generated files, in which no task is looked up.
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 #: A folder with one of these is the top of a project: names are not looked up above it.
 _PROJECT = (".git", ".hg", "pyproject.toml", "setup.py", "setup.cfg", "pytest.ini", "tox.ini")
 
-#: Folders to climb where no folder above is the top of a project. The deepest tasks of lm_eval 0.4.13 need two.
+#: Folders to go up if no folder above is the top of a project. The deepest tasks of lm_eval 0.4.13 need two.
 _MOST_LEVELS = 2
 
 
@@ -35,7 +35,7 @@ _MOST_LEVELS = 2
 class Names:
     """The names below a folder: tasks and groups with the files that hold them, tags with their tasks' files.
 
-    The files of a tag are in the order of the tasks' names, as in the peer. Files are texts here: most are never
+    The files of a tag are in the order of the tasks' names, as in lm_eval. Paths are texts here: most files are never
     opened again, and 14,000 `Path` objects cost more than reading the files.
     """
 
@@ -45,7 +45,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """The files that a name leads to: the one of a task or group, or, if it is a tag, those of its tasks."""
+    """The files of a name: the file of a task or group, or the files of all tasks that have it as a tag."""
 
     paths: tuple[Path, ...]
     tag: bool
@@ -66,7 +66,7 @@ class Index:
         self._climbed: dict[Path, tuple[Path, ...]] = {}
 
     def locate(self, name: str, near: Path, *, line: int | None = None, key: str | None = None) -> Located:
-        """Return the files behind a name. `line` and `key` say where the file `near` uses it, for the message.
+        """Return the files of a name. `line` and `key` say where the file `near` uses it, for the message.
 
         Raises TaskFileError if nothing has the name, or if two files in one place define it.
         """
@@ -87,7 +87,7 @@ class Index:
         raise TaskFileError(near, message, line=line, key=key)
 
     def files_of_member(self, group: Group, member: str) -> tuple[Path, ...]:
-        """Return the files behind a member's name: one, or a tag's, in the order of the task names.
+        """Return the files of a member: one, or those of a tag in the order of the task names.
 
         Raises TaskFileError with the group's file and the member's line if there is none.
         """
@@ -113,7 +113,7 @@ class Index:
         return self._trees[folder]
 
     def groups_in(self, folder: Path) -> list[str]:
-        """Return the group files that lie in a folder itself."""
+        """Return the group files in a folder, without those in folders below it."""
         found = ((path, self.outline(path)) for path in self._listing(str(folder))[0])
         return [path for path, outline in found if outline is not None and outline.group and outline.name]
 
@@ -124,7 +124,7 @@ class Index:
         return self._files[path]
 
     def _levels(self, near: Path) -> tuple[Path, ...]:
-        """Return the folder of a file, or a folder, then the folders above it in which names are still looked up."""
+        """Return the folder of the file `near`, or `near` itself, then the folders above it to look names up in."""
         folder = near if near.is_dir() else near.parent
         if folder not in self._climbed:
             self._climbed[folder] = self._climb(folder)
@@ -135,7 +135,7 @@ class Index:
         for parent in folder.parents:
             if self._is_top(climbed[-1]):
                 return tuple(climbed)
-            # A home, ``/`` and ``/tmp`` hold unrelated things.
+            # The home folder, ``/`` and ``/tmp`` hold unrelated files.
             holds_unrelated = parent == Path.home() or len(parent.parts) <= 2
             if parent.name in _SKIPPED or (holds_unrelated and not self._is_top(parent)):
                 break
@@ -164,7 +164,7 @@ class Index:
             yield from self._walk(one)
 
     def _listing(self, folder: str) -> tuple[list[str], list[str]]:
-        """Return the YAML files and the folders in a folder, sorted; none for unreadable and Python environments."""
+        """Return the YAML files and the folders in a folder, sorted. Python environments are left out."""
         if folder not in self._folders:
             try:
                 with os.scandir(folder) as found:

@@ -1,4 +1,4 @@
-"""The groups that list a task, at any depth. They are found by names, so no task has to be loaded for it."""
+"""The groups that list a task, at any depth. They are found by name, so that no task has to be loaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_llmeval._taskfile import TaskFiles
 
 
 class Listing:
-    """Groups by the tasks and groups that they list: the groups added, and, for each folder, those that lie in it."""
+    """The groups that list each task or group: those that were added and, for each folder, those in it."""
 
     def __init__(self, files: TaskFiles, index: Index) -> None:
         self._files = files
@@ -28,7 +28,7 @@ class Listing:
         self._enter(self._added, [group])
 
     def groups_that_list(self, item: Task | Group) -> list[Group]:
-        """Return the groups that list a task or group, at any depth: added ones and those in its folder, by name."""
+        """Return the groups that list a task or group, at any depth: added groups and groups in its folder, by name."""
         found = [*self._added.get(item.name, ()), *self._in_folder(item.path.parent).get(item.name, ())]
         return sorted(found, key=lambda group: group.name)
 
@@ -56,14 +56,14 @@ class Listing:
                     yield from self._contents(inner, (*chain, group.name))
 
     def _behind(self, member: str | Task | Group, group: Group) -> Iterator[tuple[str, Group | None]]:
-        """Return the name of a member, or of each task of a tag, with the group that it is, if it is one."""
+        """Yield the name of a member, or of each task of a tag, with the group if it is one, else None."""
         if not isinstance(member, str):
             yield member.name, member if isinstance(member, Group) else None
             return
         try:
             paths = self._index.locate(member, group.path).paths
         except LLMEvalError:
-            # The group itself cannot be loaded, and says so when it is.
+            # The group itself cannot be loaded; loading it reports the error.
             return
         for path in paths:
             outline = self._index.outline(str(path))

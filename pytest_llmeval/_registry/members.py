@@ -1,10 +1,10 @@
-"""Members whose keys a group sets anew: the same benchmark asked in another way, so under a name of its own.
+"""Members whose keys a group overrides: the same benchmark with other settings, so under another name.
 
     group: openllm
     task: [{task: gsm8k, num_fewshot: 5}, {task: mmlu, num_fewshot: 5}, {task: arc_easy, task_alias: ARC-e}]
 
-gives the task ``openllm::gsm8k`` and the group ``openllm::mmlu`` with 57 tasks ``openllm::mmlu_...``. The peer keeps
-the plain names, and results of two settings of one task then overwrite each other. Keys that change nothing give
+gives the task ``openllm::gsm8k`` and the group ``openllm::mmlu`` with 57 tasks ``openllm::mmlu_...``. lm_eval keeps
+the plain names, and results of two settings of one task then overwrite each other. Keys that change nothing make
 no new task: here arc_easy keeps its name and is shown as ARC-e.
 """
 
@@ -25,18 +25,18 @@ from pytest_llmeval._taskfile import TaskFiles
 
 
 class MemberReader:
-    """Reads the changed members of one group file."""
+    """Reads the members of one group file whose keys it overrides."""
 
     def __init__(self, files: TaskFiles, index: Index) -> None:
         self.files = files
         self.index = index
-        #: The groups around the current one.
+        #: The groups that contain the current one.
         self.open: list[Group] = []
 
     def resolved(self, group: Group, prefix: str = "") -> Group:
-        """Return the group with every changed member as a value.
+        """Return the group with every member whose keys it overrides as a value.
 
-        `prefix`: the group that changes this one, after which everything in it is named.
+        `prefix`: the name of the group that overrides keys of this one; all names in it begin with it.
         """
         refuse_circle(group, self.open)
         self.open.append(group)
@@ -60,7 +60,7 @@ class MemberReader:
 
     def _task(self, task: Task, member: MemberName, prefix: str) -> str | Task:
         changed = self.files.read(task.path, member.overrides)
-        # The name that reports show decides nothing.
+        # The name shown in reports does not change the evaluation.
         shown = {"task_alias": None}
         if not isinstance(changed, Task) or {**changed.config, **shown} == {**task.config, **shown}:
             alias = changed.alias if changed.alias != task.alias else None
@@ -81,7 +81,7 @@ class MemberReader:
 
 
 def refuse_circle(group: Group, around: Sequence[Group]) -> None:
-    """Raise TaskFileError if a group is one of those that are being opened around it."""
+    """Raise TaskFileError if a group is one of the groups that contain it."""
     if any(group.path == one.path and group.name == one.name for one in around):
         names = [one.name for one in (*around, group)]
         message = f"the groups list each other: {' -> '.join(names[names.index(group.name) :])}"
@@ -92,5 +92,5 @@ T = TypeVar("T", Task, Group)
 
 
 def _named(item: T, prefix: str) -> T:
-    """Return a task or group under the name of the group that changes it."""
+    """Return a task or group whose name begins with that of the group that overrides its keys."""
     return replace(item, name=f"{prefix}::{item.name}") if prefix else item

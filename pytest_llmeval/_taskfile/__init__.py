@@ -1,13 +1,13 @@
-"""YAML to Task or Group, in lm-evaluation-harness's format, and what is odd about a task.
+"""Task files in lm-evaluation-harness's format: YAML is read into a Task or Group, and a task is checked.
 
 yaml        values that know their file and line, and keep their text
 typed       one value as a text, number, flag, list, or an error that names file, line and key
-sources     the files that a task file builds on: ``include`` and ``!function``
+sources     the files that a task file uses: ``include`` and ``!function``
 fields, generation, scoring    the parts of a task
 config      a task as plain data
 task, group one file as a whole
 outline     the names in a file, from its text alone
-findings    what is odd about a task that can be read
+findings    problems of a task that can be read
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class TaskFiles:
     def read(self, path: Path, overrides: Mapping[str, Value] = NOTHING) -> Task | Group:
         """Return the task or group of a file; `overrides` replace entries of the task, or of a group's members.
 
-        Raises TaskFileError with ``file:line: key:``, the problem, and the mend.
+        Raises TaskFileError with ``file:line: key:``, the problem, and the remedy.
         """
         path = Path(os.path.abspath(path))
         table = self._includes.read(path)

@@ -1,4 +1,4 @@
-"""A task as plain data, for reports and hashes: the peer's keys in the peer's order, with its defaults.
+"""A task as plain data, for reports and hashes: lm_eval's keys in lm_eval's order, with its defaults.
 
 Functions are shown by their source, so a changed function is a changed task.
 """
@@ -19,10 +19,10 @@ from pytest_llmeval._taskfile.yaml import Value
 from pytest_llmeval._taskfile.yaml import data
 
 
-#: Keys whose scalars are texts as written, so that ``3.10`` does not become 3.1.
+#: Keys whose scalars are kept as text, as written, so that ``3.10`` does not become 3.1.
 _TEXTS = frozenset({"task", "task_alias", "dataset_path", "dataset_name", "doc_to_choice", "description", "gen_prefix"})
 
-#: The keys of a task that are part of its config, in the order in which the peer writes them.
+#: The keys of a task that are part of its config, in the order in which lm_eval writes them.
 CONFIG_KEYS = (
     "task",
     "task_alias",
@@ -66,7 +66,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "should_decontaminate": False,
 }
 
-#: Keys of `fewshot_config` -> the key of the task whose value holds where they are absent ("" for none).
+#: Key of `fewshot_config` -> the key of the task whose value is used where it is absent ("" if there is none).
 INHERITED: Mapping[str, str] = {
     "split": "fewshot_split",
     "process_docs": "process_docs",
@@ -94,7 +94,7 @@ def config_of(entries: Mapping[str, Value], generation: Mapping[str, Any], modul
 
 
 def _spelled(generation: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
-    """Return generation settings under the names that the file uses, a single stop string as a text."""
+    """Return generation settings under the names used in the file; a single stop string stays a text."""
     names = {name: "max_gen_toks" if name in LIMIT_KEYS else name for name in (*written, "until")}
     found = {name: generation[meant] for name, meant in names.items() if meant in generation}
     stops = written.get("until")

@@ -1,7 +1,7 @@
-"""`doc_to_text`, `doc_to_target`, `doc_to_choice` and their like, for the docs of a task and for its examples.
+"""The fields of a task (`doc_to_text`, `doc_to_target`, `doc_to_choice`, ...) and of its few-shot examples.
 
-A field says how a value is computed from a doc (see `Field`). The examples before a doc are written by the fields of
-`fewshot_config` where it has them, else by those of the task.
+A field says how a value is computed from a doc (see `Field`). Few-shot examples are rendered with the fields of
+`fewshot_config` where it has them, else with those of the task.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ConstantIndices:
 
 @dataclass(frozen=True, slots=True)
 class FieldReader:
-    """Reads fields of the task file `home`. Lines are kept only of what is written in that file itself."""
+    """Reads the fields of the task file `home`. Line numbers are kept only for keys written in that file itself."""
 
     home: Path
     modules: Modules
@@ -72,7 +72,7 @@ class FieldReader:
         return Field(key, text=typed.text(value, key), line=line)
 
     def target(self, value: Value, key: str) -> Field:
-        """Return a field as `text` does, or of a list: texts that are all right, or indices of right choices."""
+        """Return a field as `text` does; a list holds texts that are all right answers, or indices of right choices."""
         if not isinstance(value, Items):
             return self.text(value, key)
         if value.values and all(isinstance(entry, Scalar) and entry.kind == "int" for entry in value):
@@ -102,7 +102,7 @@ class FieldReader:
 
 
 def read_fewshot(entries: Mapping[str, Value], fields: FieldReader) -> FewshotSpec:
-    """Return the few-shot settings of a task. `fewshot_config.split` wins over `fewshot_split`."""
+    """Return the few-shot settings of a task. `fewshot_config.split` takes precedence over `fewshot_split`."""
     config = typed.given(entries, "fewshot_config")
     own = {} if config is None else typed.table(config, "fewshot_config").entries
     typed.check_keys(own, {"sampler", *INHERITED}, "fewshot_config.")
@@ -114,7 +114,7 @@ def read_fewshot(entries: Mapping[str, Value], fields: FieldReader) -> FewshotSp
     if process_docs is None and "process_docs" in own:
         process_docs = as_they_are
     if gen_prefix is None and "gen_prefix" in own:
-        # Null or an empty text here take the task's prefix away from the examples.
+        # With null or an empty text here, the examples have no prefix even if the task has one.
         gen_prefix = Field("fewshot_config.gen_prefix", text="")
     return FewshotSpec(
         sampler=read("sampler", _sampler) or "default",
@@ -149,7 +149,7 @@ def _indices(value: Value, key: str) -> tuple[int, ...]:
 
 
 def _filled(value: Items, key: str) -> tuple[str, ...]:
-    """Return texts as written, at least one, none of them empty: an empty answer has no likelihood and no length."""
+    """Return the texts of a non-empty list, as written. An empty text is an error: it has no likelihood or length."""
     found = typed.texts(value, key)
     if not found:
         raise typed.wrong(value, key, "the list is empty")

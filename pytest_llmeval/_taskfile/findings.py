@@ -1,8 +1,8 @@
-"""Findings about a task that can be read but looks wrong, from its file and the names of its data's columns.
+"""The checks of a task that can be read but looks wrong, from its file and the column names of its data.
 
-An "error" fails for every doc, or for most. A "warning" works but is probably not what was meant; under
-``--llmeval-strict`` it is an error as well. Unknown keys, filters, metrics and the like never get here: a file with
-one of them is not read at all.
+An "error" makes all docs fail, or most of them. A "warning" can be evaluated but is probably not what was meant;
+under ``--llmeval-strict`` it is an error as well. Unknown keys, filters and metrics are not checked here: a file with
+one of them cannot be read at all.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def lint(task: Task, columns: Sequence[str] | None = None) -> list[Finding]:
     for field in _fields(task):
         found += _check_field(field, columns)
     for field in _fields(task.fewshot):
-        # The examples may come from data of other columns.
+        # The examples may come from data with other columns.
         found += _check_field(field, None)
     found += _check_samples(task)
     if task.cluster is not None and columns is not None and task.cluster not in columns:
@@ -97,7 +97,7 @@ def _check_field(field: Field, columns: Sequence[str] | None) -> Iterator[_Odd]:
         return
     if columns is not None:
         yield from _check_columns(field, field.text, columns)
-    # Braces of `str.format` in a template that uses no field. In descriptions they may as well be LaTeX.
+    # Braces of `str.format` in a template that uses no field. In a description they may also be LaTeX.
     for name in () if fields else _FORMAT_FIELD.findall(field.text):
         if name in columns if columns is not None else field.key.startswith("doc_to_"):
             message = f"no field is used, and {{{name}}} is plain text; a field is written {{{{{name}}}}}"
@@ -118,7 +118,7 @@ def _check_columns(field: Field, text: str, columns: Sequence[str]) -> Iterator[
 
 
 def _check_samples(task: Task) -> Iterator[_Odd]:
-    """Find examples written in the YAML that lack a field which they are rendered with, or that are too few."""
+    """Find examples written in the YAML that lack a field used to render them, or that are too few."""
     shots = task.fewshot
     if not isinstance(shots.samples, tuple) or not shots.samples or shots.split is not None:
         return
@@ -134,14 +134,14 @@ def _check_samples(task: Task) -> Iterator[_Odd]:
         if missing:
             yield "fewshot_config", f"{field.key} uses field {missing[0]!r}, which some samples do not have", "error"
     if (task.num_fewshot or 0) > len(shots.samples):
-        message = f"num_fewshot is {task.num_fewshot}, more than the samples there are ({len(shots.samples)})"
+        message = f"num_fewshot is {task.num_fewshot}, more than the number of samples ({len(shots.samples)})"
         yield "fewshot_config", message, "warning"
 
 
 def needed_fields(template: str) -> AbstractSet[str]:
     """Return the names without which a template cannot be rendered.
 
-    Names that are only used where the template itself asks whether they are defined are not among them:
+    Names that are used only where the template itself tests if they are defined are left out:
     ``{{a if a is defined else b}}`` needs neither a nor b, ``{{c | default("")}}`` does not need c.
     """
     tree = jinja2.Environment(autoescape=False).parse(template)  # noqa: S701 - prompts are not HTML
@@ -198,7 +198,7 @@ def _check_repeats(task: Task) -> Iterator[_Odd]:
     used = max(responses_used(spec, task.repeats) for spec in task.filters)
     if used < task.repeats:
         what = "one is" if used == 1 else f"{used} are"
-        message = f"of {task.repeats} responses to a doc {what} scored; choose by filter_list what happens to all"
+        message = f"of {task.repeats} responses to a doc {what} scored; use filter_list to combine or score all"
         yield "repeats", message, "warning"
     if OUTPUT_TYPES[task.output_type].generates and not generation_settings(task.generation_kwargs)["do_sample"]:
         yield "repeats", f"greedy decoding gives the same text {task.repeats} times; set do_sample: true", "warning"
@@ -217,8 +217,8 @@ def _check_samples_asked_for(task: Task) -> Iterator[_Odd]:
             left = _left_by(step, left)
         else:
             if left is not None and left < needed:
-                message = f"pass@{needed} is not defined for {left} samples, which filter {spec.name} leaves"
-                mend = "; raise repeats, and end the filter in take_first_k"
+                message = f"pass@{needed} is not defined for the {left} samples that filter {spec.name} leaves"
+                mend = "; raise repeats, and end the filter with take_first_k"
                 yield "metric_list", message + mend, "error"
 
 
@@ -239,9 +239,7 @@ def _check_shots(task: Task) -> Iterator[_Odd]:
         return
     source = task.training_split or task.validation_split or task.test_split
     if source == task.evaluated_split:
-        message = (
-            f"the examples come from the evaluated split {source!r}, each doc's own left out; name a fewshot_split"
-        )
+        message = f"the examples come from the evaluated split {source!r}, without the doc itself; name a fewshot_split"
         yield "num_fewshot", message, "warning"
 
 
@@ -272,13 +270,13 @@ def _check_ranges(task: Task) -> Iterator[_Odd]:
 def _why_no_range(metric: Metric) -> str:
     mean, name = metric.aggregation.doc_mean, metric.name
     if mean is None:
-        return f"{name} is not a mean over docs, so no bound of it uses a range"
+        return f"{name} is not a mean over docs, so its bounds do not use a range"
     if mean.support is not None:
         return f"the range of {name} is known, [{mean.support[0]:g}, {mean.support[1]:g}]"
     floor = 1 if mean.log else 0
     return (
-        f"{name} is made of log-probabilities, which have no lower bound, and that it is {floor} or more is known. "
-        f"A gate that needs no range asks of this data set alone: '{name} <= ... @ 0.95 dataset'"
+        f"{name} is computed from log-probabilities without a lower bound; that it is {floor} or more is known. "
+        f"A gate about this data set alone needs no range: '{name} <= ... @ 0.95 dataset'"
     )
 
 

@@ -1,7 +1,7 @@
-"""`generation_kwargs`: how a text is continued, in one spelling.
+"""`generation_kwargs`, the settings of a generation, in one spelling.
 
-A stop string may stand alone or in a list; the limit has four names; temperature 0 is greedy decoding whatever
-`do_sample` says, and sampling without a temperature is sampling at 1.
+A file may give one stop string or a list, and the limit on new tokens has four names. Temperature 0 means greedy
+decoding whatever `do_sample` says; sampling without a temperature uses temperature 1.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pytest_llmeval._taskfile import typed
 from pytest_llmeval._taskfile.yaml import Value
 
 
-#: The names of the limit on new tokens. `max_gen_toks` is ours and the peer's.
+#: The names of the limit on new tokens. This package and lm_eval use `max_gen_toks`.
 LIMIT_KEYS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 
-#: The limit on new tokens where a task gives none (the peer's default).
+#: The limit on new tokens where a task gives none (lm_eval's default).
 MAX_GEN_TOKS = 256
 
 _READERS: Mapping[str, Any] = {
@@ -32,7 +32,7 @@ _READERS: Mapping[str, Any] = {
 
 
 def read_generation(entries: Mapping[str, Value], output_type: str, delimiter: str) -> Mapping[str, Any]:
-    """Return the `generation_kwargs` of a task as in its YAML but typed, `until` always a list, the limit one key.
+    """Return the `generation_kwargs` of a task, typed, with `until` as a list and the limit under one key.
 
     Without `until` a generation stops at the few-shot delimiter. Without `generation_kwargs` at all it is greedy.
     """
@@ -49,7 +49,7 @@ def read_generation(entries: Mapping[str, Value], output_type: str, delimiter: s
             limit = typed.whole(entry, key, least=1)
             if kwargs.setdefault("max_gen_toks", limit) != limit:
                 names = " and ".join(one for one in LIMIT_KEYS if one in written)
-                raise typed.wrong(entry, "generation_kwargs", f"{names} name one limit, with different values")
+                raise typed.wrong(entry, "generation_kwargs", f"{names} are names of one limit, with different values")
         elif name not in _READERS:
             kwargs |= typed.options({name: entry}, "generation_kwargs")
         elif not typed.is_null(entry):
@@ -58,10 +58,10 @@ def read_generation(entries: Mapping[str, Value], output_type: str, delimiter: s
 
 
 def generation_settings(kwargs: Mapping[str, Any], overrides: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
-    """Return the settings of one generation, `overrides` key by key over the task's, with every key that decides.
+    """Return the settings of one generation: the task's, overridden key by key by `overrides`, with all defaults.
 
     ``{"until": ["Q:"], "temperature": 0.7}`` gives until ["Q:"], max_gen_toks 256, do_sample True, temperature 0.7;
-    other keys pass through. An override may use any name of the limit, and a single stop string.
+    other keys pass through. An override may use any name of the limit, and may give a single stop string.
     """
     limits = [overrides[name] for name in LIMIT_KEYS if overrides.get(name) is not None]
     merged = {**kwargs, **{name: value for name, value in overrides.items() if name not in LIMIT_KEYS}}

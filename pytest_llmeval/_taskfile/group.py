@@ -1,15 +1,15 @@
-"""Group files: which tasks are reported together.
+"""Group files, which list the tasks that are reported together.
 
     group: openllm
     task:
       - arc_easy                                  a task, group or tag by name
-      - {task: gsm8k, num_fewshot: 5}             the same with keys set anew
+      - {task: gsm8k, num_fewshot: 5}             the same with keys overridden
       - {task: mine, include: _base.yaml, ...}    a task written here
       - {group: inner, task: [...]}               a group written here
     num_fewshot: 0                                keys of tasks here hold for all members
 
-Tasks and groups written here are named after the group, ``openllm::mine``, as in the peer. Members given by name are
-looked up by `_registry`; here they are texts of class `MemberName`, which carry the keys that the group sets anew.
+Tasks and groups written here are named after the group, ``openllm::mine``, as in lm_eval. Members given by name are
+looked up by `_registry`; here they are texts of class `MemberName`, which carry the keys that the group overrides.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _METRIC_KEYS = ("metric", "aggregation", "weight_by_size", "filter_list")
 class MemberName(str):
     """The name of a member of a group, and the line on which it is written.
 
-    `overrides` are the entries that the group sets anew for it, `alias` the name under which the group shows it.
+    `overrides` are the entries that the group overrides for it, `alias` the name under which the group shows it.
     """
 
     line: int
@@ -65,7 +65,7 @@ class MemberName(str):
 
 
 def is_group(keys: AbstractSet[str], task_is_text: bool) -> bool:
-    """Return True if a file of these top-level keys is a group. A task of the old format has `group` as its tags."""
+    """Return True if a file of these top-level keys is a group. In old task files `group` holds tags."""
     return "group" in keys and (not task_is_text or keys <= GROUP_KEYS)
 
 
@@ -78,7 +78,7 @@ class GroupReader:
         self.modules = modules
 
     def group(self, table: Table, overrides: Mapping[str, Value] = NOTHING, parent: str = "") -> Group:
-        """Return the group of a mapping. `overrides` of a group that lists it win over the keys that it sets itself."""
+        """Return the group that a mapping describes. `overrides`, from a group that lists it, win over its own keys."""
         entries = table.entries
         check_keys(entries, GROUP_KEYS | TASK_KEYS)
         name = parent + typed.name(entries["group"], "group")
@@ -120,7 +120,7 @@ class GroupReader:
         check_keys(entry.entries, TASK_KEYS)
         fields = {"doc_to_text", "doc_to_target"}
         if "include" in own or (fields <= own.keys() and not own.keys().isdisjoint({"dataset_path", "custom_dataset"})):
-            # A task of its own, not changes to one that a file holds.
+            # A new task, not changes to the task of another file.
             merged = self.includes.merge(own, self.home, (self.home,))
             name = f"{group}::{typed.name(merged['task'], 'task')}"
             merged["task"] = Scalar(self.home, entry.entries["task"].line, name)
@@ -137,11 +137,11 @@ class GroupReader:
         if metric is None:
             raise typed.wrong(table, key, "has no 'metric'")
         if isinstance(metric, FunctionRef):
-            # A function stands for the metric that the tasks make of it.
+            # A function is known by the name of the metric that the tasks make from it.
             name = metric.text.rpartition(".")[2]
         else:
             name = typed.name(metric, f"{key}.metric")
-        # The mean is the one aggregation that has a name, and the default.
+        # The mean is the only aggregation with a name, and the default.
         function: DocFunction | None = None
         if isinstance(aggregation, FunctionRef):
             function = self.modules.function(aggregation, f"{key}.aggregation")

@@ -1,8 +1,8 @@
 """The outline of a YAML file, read from its text: whether it is a task or a group, its names and its includes.
 
-Nothing is parsed as a whole, so it is fast enough for a walk over 14,000 files, and safe on files of unknown origin.
-A task or group has ``task:`` or ``group:`` at the start of a line, and one more key that only such files have, or
-both.
+No file is parsed as YAML, so this is fast enough to search 14,000 files, and safe for files of unknown origin.
+A task or group file has ``task:`` or ``group:`` at the start of a line, and either both of them or another key that
+only task and group files have.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PLAIN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """The names in a file. `name` is None if it defines no task or group; `tags` is None for those of `includes`."""
+    """The names in a file. `name` is None if it defines no task or group; `tags` is None if `includes` give them."""
 
     name: str | None
     group: bool
@@ -77,7 +77,7 @@ def _tells(keys: set[str]) -> bool:
 
 
 def _read(path: Path | str) -> str | None:
-    """Return the text of a file, or None. Other bytes than UTF-8 are replaced: reading the task reports them."""
+    """Return the text of a file, or None. Bytes that are not UTF-8 are replaced; reading the task reports them."""
     try:
         with open(path, "rb") as file:
             return file.read().decode("utf-8-sig", errors="replace")
@@ -86,7 +86,7 @@ def _read(path: Path | str) -> str | None:
 
 
 def _value(text: str, start: int | None) -> tuple[str, ...]:
-    """Return the texts behind a key: one, or those of a list; none for anything else."""
+    """Return the texts that follow a key: one, or those of a list; none for anything else."""
     if start is None:
         return ()
     if plain := _PLAIN.match(text, start):

@@ -1,4 +1,4 @@
-"""The reading of `metric_list` and `filter_list`: metrics resolved, filters ready."""
+"""The reading of `metric_list` and `filter_list` into resolved metrics and ready filters."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def read_metrics(
 ) -> tuple[Metric, ...]:
     """Return the metrics of a task; those of its output type if it lists none.
 
-    `own_results`: the task has a `process_results`, so a metric is only the name of one of its numbers, and without a
-    list any name will do. `ranges` are those that the task declares for its docs' scores, by metric.
+    `own_results`: the task has a `process_results`, so a metric only names a number that it returns, and without a
+    list any name is accepted. `ranges` are those that the task declares for its docs' scores, by metric.
     """
     value = typed.given(entries, "metric_list")
     if value is None:
@@ -58,7 +58,7 @@ def read_metrics(
 
 
 def read_filters(entries: Mapping[str, Value], modules: Modules) -> tuple[Pipeline, ...]:
-    """Return the filter pipelines of a task; the first response counts if it lists none."""
+    """Return the filter pipelines of a task; if it lists none, one that takes the first response."""
     value = typed.given(entries, "filter_list")
     if value is None:
         return (TAKE_FIRST,)
@@ -95,7 +95,7 @@ def _metric(table: Table, key: str, output_type: str, modules: Modules, own_resu
     if own_results and aggregation is None and name not in METRICS:
         message = f"metric {name!r} comes from process_results, so it needs an aggregation, such as mean"
         raise typed.wrong(table, key, message)
-    # Only generations are handed to a metric function; elsewhere the key changes nothing.
+    # Only generated texts are passed to a metric function; for other output types the key has no effect.
     scores_text = OUTPUT_TYPES[output_type].generates and not own_results
     if hub is not None and typed.flag(hub, f"{key}.hf_evaluate") and scores_text:
         raise typed.wrong(hub, f"{key}.hf_evaluate", "metric scripts from a hub are not run; write a !function metric")

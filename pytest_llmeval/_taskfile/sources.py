@@ -1,13 +1,13 @@
-"""The files that a task file builds on: other YAML by ``include``, Python by ``!function module.name``.
+"""The files that a task file uses: other YAML by ``include``, Python by ``!function module.name``.
 
-``include`` names a file or a list of files, relative to the file that says so, with any suffix or none. A later
+``include`` names a file or a list of files, relative to the file with the key, with any suffix or none. A later
 include wins over an earlier one, and the file's own keys win over all. Values are replaced, never merged. A file
-may be reached twice (a diamond); one that includes itself is an error that prints the chain.
+may be included by several files; a file that includes itself is an error that prints the chain.
 
-Task YAML is code as a conftest is: the module of a ``!function`` is run when the task is read. But it can only be a
-file in the folder of the YAML that carries the tag, or below it. No importable module (``os.system``), no ``..``, no
-link that leads out. Each folder is a package of its own name, so two ``utils.py`` never meet, and a module finds its
-neighbours with ``from .other import name``.
+Like a conftest.py, a task file runs code: the module of a ``!function`` is run when the task is read. It must be a
+file in the folder of the YAML that has the tag, or below it. Importable modules (``os.system``), ``..`` and links that
+lead outside are refused. Each folder is a package with a name of its own, so two ``utils.py`` do not collide, and a
+module imports its neighbours with ``from .other import name``.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Includes:
         return Table(path, 1, self.merge(self._read_one(path).entries, path, (path,)))
 
     def merge(self, entries: Mapping[str, Value], origin: Path, chain: tuple[Path, ...]) -> dict[str, Value]:
-        """Return `entries` over what their ``include`` names. `chain`: the files that led here, `origin` last."""
+        """Return the included entries, overridden by `entries`. `chain`: the files being included, outermost first."""
         merged: dict[str, Value] = {}
         for name in read(entries, "include", texts) or ():
             include, path = entries["include"], Path(os.path.normpath(origin.parent / name))
             if path in chain:
-                # The chain is shown from the file that closes it.
+                # The chain is shown from the file that is included again.
                 files = (*chain[chain.index(path) :], path)
                 names = [Path(os.path.relpath(file, chain[0].parent)).as_posix() for file in files]
                 raise wrong(include, "include", f"the files include each other: {' -> '.join(names)}")
@@ -94,7 +94,7 @@ class Modules:
             raise self._error(ref, key, self._failed[file])
         try:
             module = _load(file, f"{_package(folder.resolve())}.{module_name}")
-        # Whatever a module raises while it is run, it ends this task only.
+        # Any exception of the module is an error of this task only.
         except (Exception, SystemExit) as error:
             self._failed[file] = _reason(error, file)
             raise self._error(ref, key, self._failed[file]) from None
@@ -107,7 +107,7 @@ class Modules:
         return function  # type: ignore[no-any-return]
 
     def source(self, function: Callable[..., Any], written: str) -> str:
-        """Return the source text of a function, or what was `written` where it has none."""
+        """Return the source text of a function, or `written` if it has none."""
         if function not in self._sources:
             try:
                 self._sources[function] = inspect.getsource(function)
@@ -120,7 +120,7 @@ class Modules:
 
 
 def _package(folder: Path) -> str:
-    """Return the name of the package that stands for a folder, and make it known to the import system."""
+    """Register a package for a folder with the import system; return its name."""
     name = f"llmeval_tasks_{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
     if name not in sys.modules:
         package = types.ModuleType(name)

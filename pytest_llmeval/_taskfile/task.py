@@ -1,4 +1,4 @@
-"""The entries of a task file, checked and typed: a Task, or one error that names file, line, key and mend."""
+"""The entries of a task file, checked and typed: a Task, or one error that names file, line, key and remedy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TASK_KEYS = frozenset({*CONFIG_KEYS, "group", "include", "tag"})
 #: The keys of `metadata` that this package reads; all others are notes for people.
 _OWN_METADATA = ("gates", "cluster", "ranges")
 
-#: Keys of the format that mean something this package does not do.
+#: Keys of lm_eval's format for features that this package does not have.
 _UNSUPPORTED: Mapping[str, str] = {
     "class": "tasks written as Python classes are not supported; write the task as YAML with !function fields",
     "doc_to_audio": "only text is evaluated; tasks with audio are not supported",
@@ -51,7 +51,7 @@ _UNSUPPORTED: Mapping[str, str] = {
 
 
 def check_keys(entries: Mapping[str, Value], known: frozenset[str] = TASK_KEYS) -> None:
-    """Refuse keys that the format does not have, or that this package does not serve."""
+    """Raise TaskFileError for a key that lm_eval's format does not have or that this package does not support."""
     for key, reason in _UNSUPPORTED.items():
         if (value := typed.given(entries, key)) is not None:
             raise typed.wrong(value, key, reason)
@@ -62,11 +62,11 @@ def build_task(table: Table, modules: Modules) -> Task:
     """Return the task that a mapping describes, its includes already merged. Raises TaskFileError."""
     check_keys(table.entries)
     home, fields = table.path, FieldReader(table.path, modules)
-    # Null takes back what an include said.
+    # Null removes an entry of an include.
     entries = {key: value for key, value in table.entries.items() if not typed.is_null(value)}
     output_type = read(entries, "output_type", partial(typed.one_of, choices=OUTPUT_TYPES)) or DEFAULT
     _check_complete(entries, output_type, home)
-    # An empty delimiter is one as well.
+    # An empty delimiter is valid; the default is used only for an absent one.
     delimiter, target_delimiter = (read(entries, f"{kind}_delimiter", typed.text) for kind in ("fewshot", "target"))
     fewshot_delimiter = "\n\n" if delimiter is None else delimiter
     generation = read_generation(entries, output_type, fewshot_delimiter)
@@ -133,13 +133,13 @@ def _check_complete(entries: Mapping[str, Value], output_type: str, home: Path) 
 
 def _dataset_kwargs(value: Value, key: str) -> Mapping[str, Any]:
     kwargs = typed.options(typed.table(value, key).entries, key)
-    # Loading scripts are gone from `datasets`; `lint` says that the key is not used.
+    # `datasets` no longer runs loading scripts; `lint` reports that the key is not used.
     kwargs.pop("trust_remote_code", None)
     return MappingProxyType(kwargs)
 
 
 def _lines(entries: Mapping[str, Value], home: Path) -> dict[str, int]:
-    """Return the lines of the keys of this file, and of ``generation_kwargs.until`` (1 in another file)."""
+    """Return the lines of the keys, and of ``generation_kwargs.until`` (1 for a key of another file)."""
     lines = {key: value.line for key, value in entries.items() if value.path == home}
     kwargs = entries.get("generation_kwargs")
     if isinstance(kwargs, Table) and (until := kwargs.entries.get("until")) is not None:
@@ -154,7 +154,7 @@ def read_metadata(entries: Mapping[str, Value], home: Path) -> tuple[dict[str, A
         return {}, ()
     written = typed.table(value, "metadata").entries
     for key, entry in written.items():
-        # A gate under a misspelt key would never fail, docs of a misspelt cluster would count as independent.
+        # A gate under a misspelt key would never fail; with a misspelt `cluster`, docs would count as independent.
         meant = "" if key in _OWN_METADATA else did_you_mean(key.lower(), _OWN_METADATA, cutoff=0.8)
         if meant:
             raise typed.wrong(entry, f"metadata.{key}", f"unknown key{meant}")
@@ -165,7 +165,7 @@ def read_metadata(entries: Mapping[str, Value], home: Path) -> tuple[dict[str, A
         _check_ranges(written["ranges"])
     version, gates = written.get("version"), typed.given(written, "gates")
     if isinstance(version, Scalar) and version.kind == "float" and str(metadata["version"]) != version.text:
-        # 3.10 is not 3.1.
+        # Version 3.10 is not version 3.1.
         metadata["version"] = version.text
     return metadata, () if gates is None else _gates(gates, home)
 

@@ -1,7 +1,7 @@
-"""One value of a task file as the type that its key wants, or an error that says what was expected and found.
+"""The conversion of one value of a task file to the type of its key, or an error: what was expected, what found.
 
-Each function takes the value and the key's full name (``metric_list[0].aggregation``), for the message. Texts come
-out as they were written, so ``no``, ``3.10`` and ``2024-01-02`` stay texts where a text is wanted.
+Each function takes the value and the key's full name (``metric_list[0].aggregation``), for the message. Texts are
+returned as they were written, so ``no``, ``3.10`` and ``2024-01-02`` stay texts where a text is expected.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pytest_llmeval._taskfile.yaml import data
 from pytest_llmeval._taskfile.yaml import shown
 
 
-#: Where a truth value is wanted, the words of YAML 1.1 are clear as well.
+#: Where a truth value is expected, the words of YAML 1.1 are accepted as well.
 _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 T = TypeVar("T")
@@ -40,12 +40,12 @@ def wrong(value: Value, key: str, message: str) -> TaskFileError:
 
 
 def expects(value: Value, key: str, what: str, mend: str = "") -> TaskFileError:
-    """Return the error for a value of the wrong type: what the key expects, what was written, and the mend."""
+    """Return the error for a value of the wrong type: what the key expects, what was written, and the remedy."""
     return wrong(value, key, f"expects {what}, got {shown(value)}{mend}")
 
 
 def given(entries: Mapping[str, Value], name: str) -> Value | None:
-    """Return the value of a key; None if it is absent or ``null``, which takes back what an include set."""
+    """Return the value of a key; None if it is absent or ``null``, which removes an entry of an include."""
     value = entries.get(name)
     return None if value is None or is_null(value) else value
 
@@ -75,7 +75,7 @@ def name(value: Value, key: str) -> str:
 
 
 def texts(value: Value, key: str) -> tuple[str, ...]:
-    """Return the texts of a list, or one text as a list of its own."""
+    """Return the texts of a list; a single text counts as a list of one."""
     if not isinstance(value, Items):
         return (text(value, key),)
     return tuple(text(entry, f"{key}[{position}]") for position, entry in enumerate(value))
@@ -89,7 +89,7 @@ def whole(value: Value, key: str, *, least: int) -> int:
 
 
 def number(value: Value, key: str) -> float:
-    """Return a finite number; ``1e-5``, a text to YAML 1.1, is one as well."""
+    """Return a finite number; ``1e-5``, a text in YAML 1.1, is accepted as well."""
     if (
         isinstance(value, Scalar)
         and value.kind in ("int", "float", "text")
@@ -129,7 +129,7 @@ def tables(value: Value, key: str) -> tuple[Table, ...]:
 
 
 def options(entries: Mapping[str, Value], key: str) -> dict[str, Any]:
-    """Return free settings as plain data. What YAML 1.1 and 1.2 read differently is an error: its type is unknown."""
+    """Return settings with any keys as plain data. A value that YAML 1.1 and 1.2 read differently is an error."""
     return {name: _option(value, f"{key}.{name}") for name, value in entries.items()}
 
 
@@ -145,7 +145,7 @@ def _option(value: Value, key: str) -> Any:
 
 
 def check_keys(entries: Mapping[str, Value], known: Collection[str], prefix: str = "") -> None:
-    """Refuse keys that are not `known`. `prefix` is the name of the mapping that they stand in, with its dot."""
+    """Raise TaskFileError for a key that is not `known`. `prefix`: the name of the mapping of the keys, and a dot."""
     for key, value in entries.items():
         if key not in known:
             message = f"unknown key{did_you_mean(key, known, otherwise='.')} Known are {', '.join(sorted(known))}."

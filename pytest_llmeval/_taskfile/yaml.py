@@ -1,8 +1,8 @@
 """YAML as it was written: nodes that know their file and line, and scalars that keep their text.
 
 YAML 1.1 reads ``no`` as false, ``010`` as eight, ``12:30`` as 750 and ``2024-01-02`` as a date; YAML 1.2 reads all
-four as texts or other numbers. So nothing is decided here: a `Scalar` holds its text and says what both versions
-agree on, or that they do not (`kind` "unclear"). A reader of texts takes `Scalar.text`, a reader of data calls `data`.
+four as texts or other numbers. So the type is not decided here: a `Scalar` holds its text and the type that both
+versions agree on, or "unclear" (`kind`). A reader of texts uses `Scalar.text`, a reader of data calls `data`.
 
     doc_to_choice: [no, 3.10, "x"]     Items((Scalar("no", "unclear"), Scalar("3.10", "float"), Scalar("x", "text")))
 
@@ -29,7 +29,7 @@ from pytest_llmeval._errors import TaskFileError
 ScalarKind = Literal["text", "null", "bool", "int", "float", "unclear"]
 
 #: The scalars that YAML 1.1 and the core schema of YAML 1.2 read alike. A scalar that 1.1 reads as one of these kinds
-#: and that does not match here is "unclear". (A number to 1.2 alone, such as 1e5, is a text to the peer.)
+#: and that does not match here is "unclear". (A number in 1.2 alone, such as 1e5, is a text in lm_eval.)
 AGREED: Mapping[str, re.Pattern[str]] = {
     "null": re.compile(r"|~|null|Null|NULL"),
     "bool": re.compile(r"true|True|TRUE|false|False|FALSE"),
@@ -37,7 +37,7 @@ AGREED: Mapping[str, re.Pattern[str]] = {
     "float": re.compile(r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+][0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"),
 }
 
-#: The most values of one file: more come only from aliases that multiply each other.
+#: The largest number of values in one file; only nested aliases can give more.
 MOST_VALUES = 200_000
 
 _STANDARD = "tag:yaml.org,2002:"
@@ -109,7 +109,7 @@ def data(value: Value) -> Any:
     if isinstance(value, Items):
         return [data(entry) for entry in value]
     if isinstance(value, FunctionRef):
-        raise TaskFileError(value.path, f"!function {value.text} is not possible here", line=value.line)
+        raise TaskFileError(value.path, f"!function {value.text} is not allowed here", line=value.line)
     return _TYPED[value.kind](value.text)
 
 
@@ -176,7 +176,7 @@ class _Builder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.built = 0
-        #: The nodes around the current one: expanding an alias to one of them would never end.
+        #: The nodes that contain the current one: expanding an alias to one of them would never end.
         self.open: list[yaml.Node] = []
 
     def build(self, node: yaml.Node, line: int) -> Value:
@@ -232,7 +232,7 @@ class _Builder:
         return inherited | entries
 
     def _merged(self, node: yaml.Node) -> dict[str, Value]:
-        """Return the entries behind ``<<``: of one mapping, or of several of which the first wins."""
+        """Return the entries that ``<<`` merges in; of several mappings the first wins."""
         nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
         merged: dict[str, Value] = {}
         for one in nodes:

@@ -227,7 +227,7 @@ class TestSamples:
         assert [run.value(name, "exact_match,none") for name in ("g", "greedy")] == [1.0, 1.0]
         run.printed.stdout.fnmatch_lines_random(
             [
-                "*g.yaml:*: repeats: of 3 responses to a doc one is scored; choose by filter_list*",
+                "*g.yaml:*: repeats: of 3 responses to a doc one is scored; use filter_list to combine*",
                 "g: filter none scores 1 of 3 responses; the others are not used",
                 "*greedy.yaml:*: repeats: greedy decoding gives the same text 2 times; set do_sample: true",
                 "greedy: the 2 repeats of a doc are equal: decoding is greedy; set do_sample: true",

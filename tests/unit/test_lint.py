@@ -14,7 +14,7 @@ from pytest_llmeval._taskfile import needed_fields
 
 
 NO_INDEX = "error t.yaml:7: doc_to_target: {} is not an index of the 2 options of doc_to_choice"
-SCORED = "warning t.yaml:7: repeats: of {} responses to a doc {} scored; choose by filter_list what happens to all"
+SCORED = "warning t.yaml:7: repeats: of {} responses to a doc {} scored; use filter_list to combine or score all"
 VOTE = "[{name: vote, filter: [{function: majority_vote}, {function: take_first}]}]"
 CHOICE = {
     "task": "t",
@@ -228,7 +228,7 @@ def test_b04_choices_and_targets(tmp_path: Path, changes: dict[str, str], expect
             {"num_fewshot": "2"},
             [
                 "warning t.yaml:7: num_fewshot: the examples come from the evaluated split 'test', "
-                "each doc's own left out; "
+                "without the doc itself; "
                 "name a fewshot_split"
             ],
         ),
@@ -241,7 +241,7 @@ def test_b04_choices_and_targets(tmp_path: Path, changes: dict[str, str], expect
         ),
         (
             {"num_fewshot": "2", "fewshot_config": "{samples: [{q: x, a: y}]}"},
-            ["warning t.yaml:8: fewshot_config: num_fewshot is 2, more than the samples there are (1)"],
+            ["warning t.yaml:8: fewshot_config: num_fewshot is 2, more than the number of samples (1)"],
         ),
         (
             {"num_fewshot": "1", "fewshot_config": "{samples: [{q: x, a: y}, {a: z}]}"},
@@ -281,9 +281,9 @@ def test_generated_texts(tmp_path: Path, changes: dict[str, str], expected: list
 SAMPLED = {"generation_kwargs": "{until: [x], do_sample: true}", "unsafe_code": "true"}
 FIRST_3 = "[{name: none, filter: [{function: take_first_k, k: 3}]}]"
 NO_PASS = (
-    "error t.yaml:{}: metric_list: pass@{} is not defined for {} samples, which filter {} leaves; raise repeats, {}"
+    "error t.yaml:{}: metric_list: pass@{} is not defined for the {} samples that filter {} leaves; raise repeats, {}"
 )
-AND_END = "and end the filter in take_first_k"
+AND_END = "and end the filter with take_first_k"
 
 
 @pytest.mark.parametrize(
@@ -352,14 +352,14 @@ LOGLIKELIHOOD = {key: value for key, value in CHOICE.items() if key != "doc_to_c
         (
             LOGLIKELIHOOD | {"output_type": "loglikelihood"},
             "perplexity",
-            "perplexity is made of log-probabilities, which have no lower bound, and that it is 1 or more is known. "
-            "A gate that needs no range asks of this data set alone: 'perplexity <= ... @ 0.95 dataset'",
+            "perplexity is computed from log-probabilities without a lower bound; that it is 1 or more is known. "
+            "A gate about this data set alone needs no range: 'perplexity <= ... @ 0.95 dataset'",
         ),
         (
             LOGLIKELIHOOD | {"output_type": "loglikelihood_rolling"},
             "bits_per_byte",
-            "bits_per_byte is made of log-probabilities, which have no lower bound, and that it is 0 or more is known. "
-            "A gate that needs no range asks of this data set alone: 'bits_per_byte <= ... @ 0.95 dataset'",
+            "bits_per_byte is computed from log-probabilities without a lower bound; that it is 0 or more is known. "
+            "A gate about this data set alone needs no range: 'bits_per_byte <= ... @ 0.95 dataset'",
         ),
         (
             CHOICE | {"metric_list": "[{metric: brier_score}]"},
@@ -369,7 +369,7 @@ LOGLIKELIHOOD = {key: value for key, value in CHOICE.items() if key != "doc_to_c
         (
             CHOICE | {"metric_list": "[{metric: mcc}]"},
             "mcc",
-            "mcc is not a mean over docs, so no bound",
+            "mcc is not a mean over docs, so its bounds do not use a range",
         ),
     ],
 )

@@ -429,7 +429,7 @@ def test_two_settings_of_one_task_in_one_group_need_names(tmp_path: Path) -> Non
     add(tmp_path, "t")
     write(tmp_path / "g.yaml", "group: g\ntask: [{task: t, num_fewshot: 1}, {task: t, num_fewshot: 2}]\n")
     assert complaint(Registry().load, tmp_path / "g.yaml") == (
-        f"{tmp_path}/g.yaml:2: task: 'g::t' is there twice; give one of them a name of its own with 'include'"
+        f"{tmp_path}/g.yaml:2: task: 'g::t' is defined twice; give one of them a name of its own with 'include'"
     )
 
 
@@ -437,7 +437,7 @@ def test_two_settings_are_found_in_groups_of_the_group_too(mmlu: Path) -> None:
     write(
         mmlu / "g.yaml", "group: g\ntask: [{task: mmlu_stem, num_fewshot: 5}, {task: mmlu_algebra, num_fewshot: 3}]\n"
     )
-    assert "'g::mmlu_algebra' is there twice" in complaint(Registry().load, mmlu / "g.yaml")
+    assert "'g::mmlu_algebra' is defined twice" in complaint(Registry().load, mmlu / "g.yaml")
     write(
         mmlu / "h.yaml", "group: h\ntask: [{task: mmlu_stem, num_fewshot: 5}, {task: mmlu_algebra, num_fewshot: 5}]\n"
     )
@@ -448,7 +448,7 @@ def test_a_task_written_twice_in_a_group(tmp_path: Path) -> None:
     write(tmp_path / "_base", TASK.format("base"))
     entry = "  - {task: t, include: _base, num_fewshot: %s}\n"
     write(tmp_path / "g.yaml", "group: g\ntask:\n" + entry % 1 + entry % 2)
-    assert "'g::t' is there twice" in complaint(Registry().load, tmp_path / "g.yaml")
+    assert "'g::t' is defined twice" in complaint(Registry().load, tmp_path / "g.yaml")
 
 
 def test_a_changed_member_must_exist(tmp_path: Path) -> None:

@@ -326,7 +326,7 @@ def test_several_right_choices_by_index(tmp_path: Path) -> None:
         ),
         (
             "generation_kwargs: {max_gen_toks: 5, max_tokens: 6}",
-            "t.yaml:6: generation_kwargs: max_gen_toks and max_tokens name one limit, with different values",
+            "t.yaml:6: generation_kwargs: max_gen_toks and max_tokens are names of one limit, with different values",
         ),
         ("fewshot_config: 5", "t.yaml:6: fewshot_config: expects a mapping, got 5"),
         ("fewshot_config: {samples: [a]}", "t.yaml:6: fewshot_config.samples[0]: expects a mapping, got the text 'a'"),

@@ -185,7 +185,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_function_is_no_data(tmp_path: Path) -> None:
-    with pytest.raises(TaskFileError, match=re.escape("x.yaml:2: !function m.f is not possible here")):
+    with pytest.raises(TaskFileError, match=re.escape("x.yaml:2: !function m.f is not allowed here")):
         data(read(tmp_path, "a:\n  b: !function m.f\n"))
 
 
