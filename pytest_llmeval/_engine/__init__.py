@@ -1,8 +1,8 @@
 """Token ids to log-probabilities and new token ids: plans of forward passes, and their execution with torch.
 
-The engine knows nothing about tasks or text. This module is its face, without torch: the values of `requests`. The two
-modules that run a model import torch and are imported by their own names, late: `choosing.choose_engine` returns the
-engine of a model, `devices` says where it runs and what it used.
+The engine knows nothing about tasks or text. This module exports the values of `requests` and does not import torch.
+The two modules that run a model import torch, so users import them by name when a model is loaded:
+`choosing.choose_engine` returns the engine of a model, `devices` chooses its device and measures its usage.
 """
 
 from __future__ import annotations

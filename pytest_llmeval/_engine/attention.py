@@ -1,8 +1,8 @@
 """Attention in a pass over a tree: masks, also for sliding windows, and products that skip most masked keys.
 
-Keys that all tokens of a pass see, held ones and the shared tokens that the pass begins with, are attended to in one
-product without a mask; the keys of single documents are attended to in blocks. Both results are merged by the
-logarithms of the sums of their exponentials, as in flash attention (Dao et al. 2022).
+All tokens of a pass see the keys in the cache (`held`) and those of the shared tokens at the start of the pass: these
+keys are attended to in one product without a mask. The keys of single documents are attended to in blocks. Both results
+are merged by their log-sum-exp values, as in flash attention (Dao et al. 2022).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pytest_llmeval._engine.token_tree import blocks
 
 #: A block of new tokens and its part of a mask.
 Masked: TypeAlias = tuple[Block, torch.Tensor]
-#: The output of attention, and the logarithms of the sums of exponentials that it was divided by.
+#: The output of attention [1, heads, queries, width], and the log-sum-exp of its scores [1, heads, queries].
 Attended: TypeAlias = tuple[torch.Tensor, torch.Tensor]
 
 #: Arguments of attention, besides mask and scale, with which `_SharedParts` can compute it.
@@ -34,7 +34,7 @@ _PLAIN: Mapping[str, Any] = {"dropout_p": 0.0, "is_causal": False, "enable_gqa":
 
 
 class CallMode(TorchFunctionMode):
-    """While it is entered, `call` receives every call of a torch function in this thread, and may answer it."""
+    """A context in which `call` receives every call of a torch function in this thread, and may return its result."""
 
     def __torch_function__(
         self,
@@ -50,11 +50,11 @@ class CallMode(TorchFunctionMode):
 
 
 class BlockAttention(CallMode):
-    """While it is entered, attention under one of `masks` is computed in parts, each over the keys it can see.
+    """A context in which attention under one of `masks` is computed in parts, each over the keys that it can see.
 
     The masks have the shape [1, 1, new tokens, held and new tokens] and are those of `step`, possibly with windows.
-    `size`: most tokens of a block. All other functions, and attention that does not go through
-    `torch.nn.functional.scaled_dot_product_attention`, stay as they are.
+    `size`: the largest number of tokens in a block. All other functions, and attention that does not use
+    `torch.nn.functional.scaled_dot_product_attention`, are unchanged.
     """
 
     def __init__(self, masks: Sequence[torch.Tensor], step: Pass, size: int) -> None:
@@ -76,7 +76,7 @@ class BlockAttention(CallMode):
         return super().call(func, args, keywords)
 
     def _place(self, mask: torch.Tensor | None, query: torch.Tensor, key: torch.Tensor, *_: Any) -> int | None:
-        """Return the index of this mask in `masks`, of which some models hand on a view; None for other attention."""
+        """Return the index of the mask in `masks`, or None. Some models pass a view of it, so storage is compared."""
         for place, known in enumerate(self._masks):
             if (
                 mask is not None
@@ -89,7 +89,7 @@ class BlockAttention(CallMode):
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Blocks of all new tokens, each over all keys that it can see."""
+    """Attention of the new tokens in blocks, each over all keys that the block can see."""
 
     blocks: Sequence[Masked]
 
@@ -98,7 +98,7 @@ class _Parts:
         return cls(_masked(mask, blocks(step, size)))
 
     def attend(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> torch.Tensor:
-        """query [1, heads, new tokens, width], key and value [1, heads, held and new tokens, width]."""
+        """Return attention as query, [1, heads, new, width]; key and value are [1, heads, held + new, width]."""
         query, key, value, *rest = args
         parts = [
             torch.nn.functional.scaled_dot_product_attention(
@@ -115,7 +115,7 @@ class _Parts:
 
 @dataclass(frozen=True, slots=True)
 class _SharedParts:
-    """All see `held` keys, and the first `n_shared` new tokens are a path that the tokens in `blocks` see."""
+    """Attention where every new token sees the `held` keys and the first `n_shared` form a path that `blocks` see."""
 
     held: int
     n_shared: int
@@ -123,7 +123,7 @@ class _SharedParts:
 
     @classmethod
     def of(cls, mask: torch.Tensor, step: Pass, size: int) -> _SharedParts | None:
-        """None where too little is shared for a product of its own, or a window ends within it."""
+        """Return None if fewer than `size` tokens are shared, or if a sliding window hides some of them."""
         deepest = max(range(len(step.depths)), key=step.depths.__getitem__)
         if step.held + step.n_shared < size or mask[0, 0, deepest, 0] != 0:
             return None
@@ -163,23 +163,23 @@ class _SharedParts:
         shared: int,
         scale: float | None,
     ) -> torch.Tensor:
-        """Attention to a part's own keys, merged with attention to the first `shared` keys, if there are any."""
+        """Return `own`, attention to the other keys, merged with attention to the first `shared` keys, if any."""
         if not shared:
             return own[0]
         found, total = flash(query, key[:, :, :shared], value[:, :, :shared], scale=scale)
-        # The sums are float32, also where the model computes in half precision.
+        # `flash` returns float32 sums even if the model computes in half precision.
         weight = torch.sigmoid(total - own[1])[..., None]
         return torch.lerp(own[0].to(weight.dtype), found.to(weight.dtype), weight).to(found.dtype)
 
 
 def flash(*args: Any, **kwargs: Any) -> Attended:
-    """Attention on a CPU as torch itself computes it, with the sums that its public function does not return."""
+    """Return attention and its log-sum-exp by torch's own CPU kernel, whose public function omits the latter."""
     answer: Attended = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*args, **kwargs)
     return answer
 
 
 def _is_plain(args: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
-    """Return True if `flash` takes these arguments: none is unusual, and all heads have one width."""
+    """Return True if `flash` supports the arguments: default options, and equal head counts and widths."""
     others = {name: value for name, value in keywords.items() if name not in ("attn_mask", "scale")}
     return (
         len(args) == 3
@@ -194,20 +194,20 @@ def _masked(mask: torch.Tensor, parts: Sequence[Block]) -> list[Masked]:
 
 
 def _picked(tensor: torch.Tensor, runs: Sequence[tuple[int, int]], dim: int) -> torch.Tensor:
-    """Return these runs of a dimension, without a copy if there is only one."""
+    """Return the slices (start, end) of a dimension, concatenated; a single slice is not copied."""
     parts = [tensor.narrow(dim, start, end - start) for start, end in runs]
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
 
 
-#: Names of the kinds of layers that are known here, in configs of transformers.
+#: The layer types in configs of transformers whose masks are known here.
 FULL, SLIDING = "full_attention", "sliding_attention"
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The sliding windows of a model's layers, as its config says.
+    """The sliding windows of a model's layers according to its config.
 
-    `kinds`: names under which the model takes a mask for each kind of layer; if empty, it takes one mask for all
+    `kinds`: the layer types, if the model takes a mask for each of them, by name; if empty, it takes one mask for all
     layers, with a window of `size` tokens. `size` None: there is no window.
     """
 
@@ -215,7 +215,7 @@ class Windows:
     kinds: tuple[str, ...] = ()
 
     def masks(self, step: Pass, dtype: torch.dtype, device: torch.device) -> torch.Tensor | Mapping[str, torch.Tensor]:
-        """Return the model's `attention_mask` for a pass: one mask, or one by the name of each kind of layer."""
+        """Return the model's `attention_mask` for a pass: one mask, or a mask for each layer type, by name."""
         if not self.kinds:
             return tree_mask(step, dtype, device, self.size)
         return {kind: tree_mask(step, dtype, device, self.size if kind == SLIDING else None) for kind in self.kinds}
@@ -225,19 +225,19 @@ NO_WINDOWS = Windows()
 
 
 def windows_of(model: Any) -> Windows:
-    """Return the windows that a model's config names; `NO_WINDOWS` where they are of an unknown kind."""
+    """Return the windows in a model's config; `NO_WINDOWS` if it has layer types that are not known here."""
     config = model.config.get_text_config()
     size = getattr(config, "sliding_window", None)
     kinds = tuple(dict.fromkeys(getattr(config, "layer_types", None) or ()))
     if not isinstance(size, int) or not {FULL, SLIDING}.issuperset(kinds):
         return NO_WINDOWS
-    # A model that lists its kinds of layers has no window if none of them slides.
+    # A model that lists its layer types has no window if none of them is a sliding one.
     return Windows(size, kinds) if SLIDING in kinds or not kinds else NO_WINDOWS
 
 
 @contextmanager
 def narrowed(model: Any, size: int) -> Iterator[None]:
-    """Let a model look back only `size` tokens, so that short sequences show what its windows do."""
+    """Set the sliding window of a model to `size` tokens meanwhile, so that short sequences test its windows."""
     config = model.config.get_text_config()
     usual, config.sliding_window = config.sliding_window, size
     try:
@@ -247,7 +247,7 @@ def narrowed(model: Any, size: int) -> Iterator[None]:
 
 
 def tree_mask(step: Pass, dtype: torch.dtype, device: torch.device, window: int | None = None) -> torch.Tensor:
-    """Values added to attention scores [1, 1, new tokens, held and new tokens]: 0 where seen, else the least number.
+    """Return an additive mask [1, 1, new tokens, held and new tokens]: 0 where seen, else the least finite number.
 
     With a window, a token sees itself and the window - 1 tokens before it on its path.
     """

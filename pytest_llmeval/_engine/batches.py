@@ -1,8 +1,8 @@
 """Requests that share a forward pass: rows, batches and waves. Pure planning, no tensors.
 
-A row is one sequence that the model reads once. It answers all equal requests, every choice of one token after the
-same context, and every request whose input is the beginning of the row (the probabilities of a causal model do not
-depend on later tokens).
+A row is one sequence that the model reads once. It serves all equal requests, every single-token choice after the
+same context, and every request whose input is a prefix of the row (the probabilities of a causal model do not depend on
+later tokens).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pytest_llmeval._engine.requests import TokenRequest
 class Question:
     """Target tokens of a row: P(targets[i] | input up to and including position start + i) is wanted for each i.
 
-    `requests` are the places of the (equal) requests that this answers.
+    `requests` are the indices of the equal requests that it serves.
     """
 
     start: int
@@ -36,7 +36,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """One sequence to read, and the questions that it answers."""
+    """One sequence to read, and the questions that its logits answer."""
 
     input_ids: TokenIds
     questions: tuple[Question, ...]
@@ -65,14 +65,14 @@ SizedRow = TypeVar("SizedRow", bound=Sized)
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The most that one forward pass may hold: tokens with padding, positions that are scored, and rows."""
+    """The size limits of one forward pass: tokens with padding, positions whose logits are computed, and rows."""
 
     tokens: int
     scored: int
     rows: int
 
     def after_running_out(self, batch: Sequence[Sized]) -> Budget:
-        """Return a budget for half of a batch that did not fit into memory."""
+        """Return limits that allow half of a batch that did not fit into memory."""
         return replace(self, tokens=max(1, len(batch) * max(row.length for row in batch) // 2))
 
 
@@ -85,7 +85,7 @@ def plan_rows(requests: Sequence[TokenRequest]) -> list[TokenRow]:
     for index, request in enumerate(requests):
         asked.setdefault(request.input_ids, {}).setdefault(request.continuation_ids, []).append(index)
     grouped: list[tuple[TokenIds, list[Question]]] = []
-    # In this order a sequence comes right after the longest one that it begins.
+    # In this order a sequence comes right after the longest one of which it is a prefix.
     for input_ids in sorted(asked, reverse=True):
         if not grouped or grouped[-1][0][: len(input_ids)] != input_ids:
             grouped.append((input_ids, []))
@@ -98,7 +98,7 @@ def plan_rows(requests: Sequence[TokenRequest]) -> list[TokenRow]:
 
 
 def pack(rows: Sequence[SizedRow], budget: Budget) -> Iterator[list[SizedRow]]:
-    """Yield batches of neighbouring rows, padded to the longest of each; a row above the budget goes alone."""
+    """Yield batches of consecutive rows within `budget`, padding counted; a row above it is a batch of its own."""
     batch: list[SizedRow] = []
     width = scored = 0
     for row in rows:
@@ -114,11 +114,11 @@ def pack(rows: Sequence[SizedRow], budget: Budget) -> Iterator[list[SizedRow]]:
 
 
 def waves(requests: Sequence[TokenRequest], tokens: int, *, distinct: bool = False) -> Iterator[range]:
-    """Yield places of requests that are planned together: runs of about `tokens` tokens, in the order asked.
+    """Yield ranges of consecutive requests that are planned together, each of about `tokens` tokens.
 
-    Waves bound the memory of a plan and let progress follow the order of the docs. Requests of one context stay
-    together, so that they can share rows. `distinct`: only tokens that the model reads and that the request before
-    does not share are counted.
+    Waves limit the memory of a plan and let progress follow the order of the docs. Requests of one context are in one
+    wave, so that they can share rows. `distinct`: only tokens that the model reads and that are not in the common
+    prefix with the previous request are counted.
     """
     start = held = 0
     for index, request in enumerate(requests):
@@ -135,7 +135,7 @@ def waves(requests: Sequence[TokenRequest], tokens: int, *, distinct: bool = Fal
 
 
 def common_length(a: TokenIds, b: TokenIds) -> int:
-    """Return the number of tokens with which both sequences begin."""
+    """Return the length of the common prefix of two sequences."""
     low, high = 0, min(len(a), len(b))
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,7 +1,7 @@
-"""Calls of a stock causal model of transformers: no dropout, no log lines, and as little computed as it allows.
+"""Calls of an unmodified causal model of transformers: no dropout, no log lines, and no unneeded logits.
 
-The output layer runs only where a next token is scored. So do the feed-forward parts of the last layer: no token looks
-at another one behind them. A trial decides whether that is so for a model; no list of names does.
+The output layer runs only at positions where a next token is scored. So do the feed-forward parts of the last layer,
+since no attention follows them. A trial decides whether this holds for a model, never a list of model names.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from transformers.utils import logging as transformers_logging
 from pytest_llmeval._errors import ModelError
 
 
-#: Results that differ by more than this share of their spread are not the same, in whatever precision.
+#: Results that differ by more than this share of their standard deviation are not the same, in any precision.
 SAME_WITHIN = 0.05
-#: Elements of a float32 copy of logits that are held at once (256 MB).
+#: The number of elements in one float32 copy of logits (256 MB).
 FLOAT_ELEMENTS = 1 << 26
 
 
 class SelectiveModel:
-    """Logits of some positions of a causal model, with as little computed for the others as a trial allows.
+    """A causal model that computes logits at chosen positions only, as far as a trial shows that they do not change.
 
     `head` is the output layer and `mixers` are parts of the last layer; both run on those positions only. They are
-    None and empty where that would change the logits, or where the model fails with them; `refused` holds the reasons.
+    None and empty if that would change the logits, or if the model fails with them; `refused` holds the reasons.
     """
 
     def __init__(self, model: Any) -> None:
@@ -46,9 +46,9 @@ class SelectiveModel:
 
     @torch.no_grad()
     def logits(self, keywords: Mapping[str, Any], wanted: torch.Tensor) -> torch.Tensor:
-        """Logits [wanted, vocabulary] at these places of the flattened tokens that `keywords` hand to the model."""
+        """Return logits [wanted, vocabulary] at the indices `wanted` of the flattened tokens in `keywords`."""
         with ExitStack() as hooks:
-            # Not every module accepts an input of no tokens.
+            # Some modules do not accept an input without tokens.
             for mixer in self.mixers if len(wanted) else ():
                 hooks.enter_context(_running_at(mixer, wanted))
             if self.head is not None:
@@ -57,16 +57,16 @@ class SelectiveModel:
         return logits[wanted] if self.head is None else logits
 
     def batch_logits(self, ids: torch.Tensor, mask: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-        """Logits [wanted, vocabulary] at these places of a flattened batch: `ids` and `mask` are [rows, tokens]."""
+        """Return logits [wanted, vocabulary] at indices of the flattened batch: `ids` and `mask` are [rows, tokens]."""
         every = {"input_ids": ids, "attention_mask": mask, "use_cache": False}
         return self.logits({name: value for name, value in every.items() if name in self._accepted}, wanted)
 
     def row_logits(
         self, ids: Sequence[int], depths: Sequence[int], held: int, mask: Any, cache: Any, wanted: torch.Tensor
     ) -> torch.Tensor:
-        """Logits [wanted, vocabulary] at these places of one row of new ids, at positions `depths`.
+        """Return logits [wanted, vocabulary] at the indices `wanted` of one row of new ids with positions `depths`.
 
-        They follow the `held` tokens of a cache. `mask` is [1, 1, new tokens, all tokens], or one per kind of layer.
+        The row follows the `held` tokens of a cache. `mask` is [1, 1, new tokens, all tokens], or one per layer type.
         """
         device = self._model.device
         keywords = {
@@ -82,7 +82,7 @@ class SelectiveModel:
 
     @torch.no_grad()
     def _find(self) -> None:
-        """Take what leaves the logits as they are: output layer and last layer, or the output layer alone."""
+        """Choose the modules that leave the logits unchanged: output and last layer, or the output layer alone."""
         device = self._model.device
         ids = torch.tensor([[0, 1, 0], [1, 0, 1]], device=device)
         batch = ids, torch.ones_like(ids), torch.tensor([1, 5], device=device)
@@ -91,7 +91,7 @@ class SelectiveModel:
         if not mixers:
             self.refused["last layer"] = "no part of it computes each token by itself"
         for name, tried in ((("last layer", mixers),) if mixers else ()) + (("output layer", ()),):
-            # A model with another way to its logits may fail anywhere in there; it is then asked for all of them.
+            # A model that computes its logits in another way may fail anywhere here; then it computes all of them.
             try:
                 self.head, self.mixers = self._model.get_output_embeddings(), tried
                 if are_same(self.batch_logits(*batch), expected):
@@ -105,7 +105,7 @@ class SelectiveModel:
 def log_probabilities(logits: torch.Tensor, rows: list[int], targets: list[int]) -> tuple[list[float], list[bool]]:
     """Return log P(targets[i]) under logits[rows[i]], in float32, and True where that target is the likeliest token.
 
-    Through `log_softmax`, not `logsumexp`: over 50,000 words the latter is off by 8e-6 per token, always to one side.
+    Uses `log_softmax`, because `logsumexp` over 50,000 words has a systematic error of 8e-6 per token.
     """
     at = torch.tensor(rows, device=logits.device)
     target = torch.tensor(targets, device=logits.device)
@@ -119,7 +119,7 @@ def log_probabilities(logits: torch.Tensor, rows: list[int], targets: list[int])
 
 
 def reason_of(error: Exception) -> str:
-    """Return the class and the first line of an error, for a refusal; a ModelError is a sentence already."""
+    """Return the class and first line of an error, as the reason of a refusal, or just the text of a ModelError."""
     if isinstance(error, ModelError):
         return str(error)
     lines = str(error).strip().splitlines()
@@ -127,7 +127,7 @@ def reason_of(error: Exception) -> str:
 
 
 def are_same(found: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Return True if two ways to the same numbers agree, up to the rounding of their precision."""
+    """Return True if two results are equal up to the rounding of their precision."""
     if found.shape != expected.shape:
         return False
     within = min(SAME_WITHIN, torch.finfo(expected.dtype).eps ** 0.5)
@@ -136,14 +136,14 @@ def are_same(found: torch.Tensor, expected: torch.Tensor) -> bool:
 
 
 def _mixers(model: Any) -> Iterator[torch.nn.Module]:
-    """Children of the last layer, with products of their own, that compute each token by itself."""
+    """Yield the children of the last layer that have weight matrices and compute each token independently."""
     stacks = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList) and len(module) > 0]
     if not stacks:
         return
     every = [module for _, module in model.named_modules(remove_duplicate=False)]
     for child in max(stacks, key=len)[-1].children():
         weights = [weight for weight in child.parameters() if weight.dim() > 1]
-        # A child that layers share also runs where its other tokens are read.
+        # A child that several layers share also runs in a layer whose other tokens are read.
         if (
             weights
             and sum(module is child for module in every) == 1
@@ -155,7 +155,7 @@ def _mixers(model: Any) -> Iterator[torch.nn.Module]:
 def _is_token_wise(module: torch.nn.Module, weight: torch.Tensor, config: Any) -> bool:
     width = getattr(config, "hidden_size", 0)
     tokens = torch.arange(5 * width, device=weight.device).sin().to(weight.dtype).view(1, 5, width)
-    # An attention module needs more than hidden states: its error is the answer no, not a refusal.
+    # An attention module needs more than hidden states: its error means False, it is not a refusal.
     try:
         whole, part = module(tokens), module(tokens[:, [1, 3]])
         return whole.shape[:2] == (1, 5) and are_same(part, whole[:, [1, 3]])
@@ -165,7 +165,7 @@ def _is_token_wise(module: torch.nn.Module, weight: torch.Tensor, config: Any) -
 
 @contextmanager
 def _reading_at(module: torch.nn.Module, places: torch.Tensor) -> Iterator[None]:
-    """Lets a module see the hidden states of these places only, as one row [1, places, hidden]."""
+    """Pass only the hidden states at `places` (flattened positions) to a module, as one row [1, places, hidden]."""
     handle = module.register_forward_pre_hook(lambda _, inputs: (inputs[0].flatten(0, 1)[places][None], *inputs[1:]))
     try:
         yield
@@ -175,7 +175,7 @@ def _reading_at(module: torch.nn.Module, places: torch.Tensor) -> Iterator[None]
 
 @contextmanager
 def _running_at(module: torch.nn.Module, places: torch.Tensor) -> Iterator[None]:
-    """Lets a module compute these places only, and return 0 for all others."""
+    """Let a module compute only the flattened positions `places`, and return 0 for all others."""
 
     def scatter(_: torch.nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor:
         shape = (*shapes.pop(), output.shape[-1])
@@ -199,7 +199,7 @@ def _running_at(module: torch.nn.Module, places: torch.Tensor) -> Iterator[None]
 
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
-    """Switch off dropout, also of a model in training; afterwards every part of it is in its own mode again."""
+    """Set a model to evaluation mode (no dropout), and restore the mode of each of its modules afterwards."""
     modes = [(part, part.training) for part in model.modules()]
     model.eval()
     try:
@@ -211,9 +211,9 @@ def evaluating(model: Any) -> Iterator[None]:
 
 @contextmanager
 def silence() -> Iterator[list[str]]:
-    """No progress bars and no log lines of transformers; its warnings are put into the list instead.
+    """Disable progress bars and log lines of transformers; its warnings are appended to the list instead.
 
-    Nor do they go on to the root logger, as transformers lets them where the variable CI is set: pytest would
+    They are not propagated to the root logger either, which transformers does if the variable CI is set: pytest would
     show them as captured log.
     """
     caught: list[str] = []

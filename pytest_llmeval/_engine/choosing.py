@@ -45,16 +45,16 @@ from pytest_llmeval._errors import ModelError
 from pytest_llmeval._lm import Loglikelihood
 
 
-#: Settings of a model that make it read long sequences in another way than short ones.
+#: Settings of a config that name a length from which a model computes sequences in another way.
 LENGTH_SETTING = re.compile(r"^(?!.*(layers|pattern)$).*(window|chunk|block_size|original_max_position)")
-#: The sequences of the trial: a few documents behind a shared start, with choices.
+#: Lengths of the sequences of the trial: a shared prefix, the documents after it, and choices of each document.
 CHECK_SHARED, CHECK_DOCS, CHECK_CHOICES = 9, (5, 1, 12), (1, 3)
 CHECK_LIMITS, CHECK_BLOCK, CHECK_WINDOW = Limits(pack=20, longest=32), 6, 5
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The sequences that the tree serves: up to `tokens` tokens, with `windows`; 0 if it is refused.
+    """The sequences that the tree engine can score: up to `tokens` tokens, with `windows`; 0 if it is refused.
 
     `refused`: the reasons by name, as in `EngineChoice`.
     """
@@ -65,7 +65,7 @@ class Reach:
 
 
 class Engine:
-    """The engine that serves a model. A trial chooses the writer when the first text is asked for."""
+    """The engine that serves a model. A trial chooses the writer of texts at the first request for one."""
 
     def __init__(
         self, model: Any, options: EngineOptions, padded: PaddedEngine, tree: TreeEngine | None, reach: Reach
@@ -87,7 +87,7 @@ class Engine:
 
     @property
     def choice(self) -> EngineChoice:
-        """The engines by name, and the reasons."""
+        """The names of the engines chosen so far, and the reasons for them."""
         scoring = "padded" if self._tree is None else "tree"
         writer = self._padded if self._tree is None else self.__dict__.get("_writer")
         generation = None if writer is None else "padded" if writer is self._padded else "continuous"
@@ -99,7 +99,7 @@ class Engine:
 
     @cached_property
     def _writer(self) -> Writer:
-        """Continuous batching, where it gives the numbers that texts have alone; else the padded engine."""
+        """Continuous batching if its numbers are those of each text by itself; else the padded engine."""
         if self._tree is None:
             return self._padded
         model, options = self._model, self._options
@@ -112,9 +112,9 @@ class Engine:
             self._refused["continuous"] = reason
             return self._padded
         budget = writing_budget(model, options)
-        # Keys and values are never copied here: padded batches need the same number again for that.
+        # Padded batches copy keys and values, which takes twice the memory; continuous batching does not.
         budget = replace(budget, tokens=options.max_batch_tokens or 2 * budget.tokens)
-        # Chunks know no windows.
+        # Attention over chunks does not support sliding windows.
         reach = _first_length_setting(model.config)
         return ContinuousGenerator(model, self._padded, budget, pass_limits(model, options).pack, reach)
 
@@ -122,7 +122,7 @@ class Engine:
 def choose_engine(model: Any, options: EngineOptions, eos_ids: Iterable[int], *, remembers: bool = False) -> Engine:
     """Return the engine that the options name; `remembers` as in `TreeEngine`.
 
-    Raises ModelError where that is the tree and the model cannot take it.
+    Raises ModelError if they require the tree and it does not give the model's numbers.
     """
     padded = PaddedEngine(model, scoring_budget(model, options), writing_budget(model, options), eos_ids)
     if options.engine == "padded":
@@ -136,16 +136,16 @@ def choose_engine(model: Any, options: EngineOptions, eos_ids: Iterable[int], *,
     if options.engine == "tree":
         raise ModelError(
             f"model argument engine=tree: {type(model).__name__} gives other numbers with the tree's attention masks, "
-            f"or takes none ({reach.refused['tree']}); engine=padded serves it"
+            f"or does not accept them ({reach.refused['tree']}); use engine=padded"
         )
     return Engine(model, options, padded, None, reach)
 
 
 def proven_reach(model: Any, padded: PaddedEngine) -> Reach:
-    """Return up to which length the tree gives a model's sequences their numbers, and with which windows.
+    """Return the longest sequence for which the tree gives the model's own numbers, and its windows.
 
-    A small tree is scored both ways, in several passes, with windows made as small. Longer sequences are served too, up
-    to a length that the model's settings name as the place where it begins to read in another way.
+    A small tree is scored by both engines, in several passes and with small windows. Longer sequences are scored by the
+    tree too, up to the least length that the config names as one from which the model computes in another way.
     """
     windows, refused = windows_of(model), dict[str, str]()
     if windows.size is not None:
@@ -161,7 +161,7 @@ def proven_reach(model: Any, padded: PaddedEngine) -> Reach:
 
 
 def _tree_difference(model: Any, padded: PaddedEngine, windows: Windows) -> str | None:
-    """Return the reason against the tree with these windows; None if it gives the numbers of plain rows."""
+    """Return the reason against the tree with these windows; None if it gives the padded engine's numbers."""
 
     def pairs() -> list[tuple[float, float]]:
         requests = _check_requests(int(model.get_input_embeddings().weight.shape[0]))
@@ -173,10 +173,10 @@ def _tree_difference(model: Any, padded: PaddedEngine, windows: Windows) -> str 
 
 
 def _difference(pairs: Callable[[], Sequence[tuple[float, float]]], dtype: torch.dtype) -> str | None:
-    """Return the reason why pairs of values differ by more than rounding, given their spread; None if they do not."""
+    """Return a message if pairs of values differ by more than rounding, or the error of `pairs()`; else None."""
     try:
         found, expected = torch.tensor(pairs(), dtype=torch.float64).T
-    # A model, or a device, of another kind may fail anywhere in there.
+    # A model, or a device, of another kind may fail anywhere here.
     except Exception as error:
         return reason_of(error)
     eps = torch.finfo(dtype).eps
@@ -188,7 +188,7 @@ def _difference(pairs: Callable[[], Sequence[tuple[float, float]]], dtype: torch
 
 
 def _check_requests(n_words: int) -> list[TokenRequest]:
-    """Requests of one target each, whose sequences fork at several depths."""
+    """Return requests with one target token each, whose sequences branch at several depths."""
     draw = random.Random(0)  # noqa: S311
 
     def some(n: int) -> TokenIds:
@@ -200,7 +200,7 @@ def _check_requests(n_words: int) -> list[TokenRequest]:
 
 
 def _first_length_setting(config: Any, without: str = "") -> float:
-    """Return the least length that a config names as a border, without one setting; infinite if there is none."""
+    """Return the least length in the settings of a config, except the setting `without`; infinite if none."""
     settings = config.to_dict()
     found: list[float] = [math.inf]
     while settings:
@@ -214,15 +214,15 @@ def _first_length_setting(config: Any, without: str = "") -> float:
     return min(found)
 
 
-#: The factor by which passes are made smaller: sums over other numbers of rows and columns are in another order.
+#: The factor by which passes are made smaller: matrix products of other sizes add up in another order.
 SMALLER = 4
 
 
 def other_groupings(model: Any, options: EngineOptions) -> Iterator[tuple[str, EngineOptions]]:
     """Yield names and options of other groupings of requests: smaller passes, and one sequence per pass.
 
-    Answers under them are the same up to rounding.
+    Their answers are the same up to rounding.
     """
     tokens = max(1, pass_limits(model, options).pack // SMALLER)
     yield f"passes of {tokens} tokens", replace(options, max_batch_tokens=tokens)
-    yield "one sequence a pass", replace(options, engine="padded", batch_size=1)
+    yield "one sequence per pass", replace(options, engine="padded", batch_size=1)

@@ -1,10 +1,10 @@
-"""Forward passes over chunks of many texts at once, laid end to end as one row, through stock models. CPU only.
+"""Forward passes over chunks of many texts, concatenated as one row, through unmodified models. CPU only.
 
-Nothing is padded but the attention of texts that grow side by side. Keys and values lie in tensors that are made once.
-`torch.nn.functional.scaled_dot_product_attention`, which the model calls with the new tokens alone, is answered from
-there: keys that a text shares with others are attended to in one product for all of them, and the results are merged
-by the logarithms of the sums of their exponentials, as in flash attention (Dao et al. 2022). Only torch's kernel for
-CPUs (`attention.flash`) returns those sums.
+Only the attention of short chunks is padded. Keys and values are stored in preallocated tensors. The model calls
+`torch.nn.functional.scaled_dot_product_attention` with the new tokens alone; the call is intercepted and computed over
+the stored keys too. Keys that several texts share are attended to in one product for all of them, and the results are
+merged by their log-sum-exp values, as in flash attention (Dao et al. 2022). Only torch's kernel for CPUs
+(`attention.flash`) returns those.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from pytest_llmeval._engine.causal_model import SelectiveModel
 from pytest_llmeval._engine.requests import TokenIds
 
 
-#: Most tokens of a chunk that attends side by side with others.
+#: The longest chunk, in tokens, whose attention is computed in one batch with that of other chunks.
 SHORT = 8
-#: Texts of unlike lengths attend side by side as long as padding adds at most this share of their keys, or this number.
+#: Attention of texts of unequal lengths is batched while padding adds at most this share of their keys, or this number.
 PADDED_SHARE, PADDED_KEYS = 0.25, 128
 
 
 class KVCache:
-    """Keys and values [slots, heads, places, width] of every layer, made when a layer first shows its shape."""
+    """Keys and values [slots, heads, places, width] of every layer, allocated when the layer is first called."""
 
     def __init__(self, slots: int, places: int) -> None:
         self._shape = (slots, places)
         self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def layer(self, index: int, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the tensors of a layer whose new keys and values are [heads, tokens, width]."""
+        """Return the keys and values of a layer; its new ones, `key` and `value`, are [heads, tokens, width]."""
         if index not in self._layers:
             slots, places = self._shape
             self._layers[index] = (
-                # What is masked is still multiplied: it must be finite.
+                # Masked values are still multiplied (by 0), so they must be finite.
                 key.new_zeros(slots, key.shape[0], places, key.shape[2]),
                 value.new_zeros(slots, value.shape[0], places, value.shape[2]),
             )
@@ -54,7 +54,7 @@ class KVCache:
 
 @dataclass(slots=True, eq=False)
 class KVSlot:
-    """Keys and values of one sequence from position `start` on: the first `length` places of a slot of a cache."""
+    """The cached keys and values of one sequence from position `start`: the first `length` places of its slot."""
 
     cache: KVCache
     index: int
@@ -66,7 +66,7 @@ class KVSlot:
 class Chunk:
     """New ids to append to `slot`. Logits are wanted at the last `n_logits` of them.
 
-    `prefixes` are the slots of what comes before `slot.start`; they are complete by the end of the pass.
+    `prefixes` are the slots of the tokens before `slot.start`; they are complete by the end of the pass.
     """
 
     slot: KVSlot
@@ -77,10 +77,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class PaddedGroup:
-    """Short chunks in neighbouring slots, the `tokens` of a pass, that attend side by side.
+    """Short chunks in consecutive slots, the `tokens` of a pass, whose attention is computed in one batch.
 
-    Each is padded to `width` queries and `keys` keys. `spread` holds the places of all queries in the pass, `gather`
-    those of the real queries in the padded rows; both are None where no query is padded. `mask` hides later keys.
+    Each is padded to `width` queries and `keys` keys. `spread` [rows * width] holds the index in the pass of every
+    padded query, `gather` the real ones among these; both are None without padding. `mask` hides later keys.
     """
 
     tokens: slice
@@ -93,7 +93,7 @@ class PaddedGroup:
     mask: torch.Tensor | None
 
     def attend(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float | None) -> Attended:
-        """Attention by one product for all rows; arguments as in `_Part.attend`."""
+        """Return attention, computed in one product for all rows; arguments as in `_Part.attend`."""
         heads, each, _, size = query.shape
         new = query[:, :, self.tokens] if self.spread is None else query[:, :, self.spread]
         rows = new.shape[2] // self.width
@@ -108,7 +108,7 @@ class PaddedGroup:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Tokens of a pass, as a slice or places, that attend to places of a slot: all of them, or up to themselves."""
+    """Tokens of a pass (a slice or indices) that attend to `places` of a slot; `causal`: up to their own place."""
 
     tokens: slice | torch.Tensor
     cache: KVCache
@@ -117,7 +117,7 @@ class _Part:
     causal: bool
 
     def attend(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float | None) -> Attended:
-        """Attention of the tokens to keys and values [slots, heads, places, width]; query as in `_attend`."""
+        """Return attention to keys and values [slots, heads, places, width]; query as in `_attend`."""
         new = query[:, :, self.tokens]
         heads, each, n, size = new.shape
         seen = keys[self.slot, :, self.places], values[self.slot, :, self.places]
@@ -132,7 +132,7 @@ class _Part:
 class _Plan:
     """The places where a pass writes keys and values, and the parts of its attention.
 
-    `first` covers each token once; the results of `more` are merged into its results.
+    The parts in `first` contain each token once; the results of `more` are merged into theirs.
     """
 
     writes: list[tuple[KVCache, Any, Any, slice]] = field(default_factory=list)
@@ -141,7 +141,7 @@ class _Plan:
 
 
 class ChunkRunner:
-    """Runs passes."""
+    """Runs forward passes over chunks through one model."""
 
     def __init__(self, model: Any, selective: SelectiveModel) -> None:
         self._model = model
@@ -149,10 +149,10 @@ class ChunkRunner:
 
     @torch.no_grad()
     def run(self, chunks: Sequence[Chunk]) -> torch.Tensor:
-        """Return the wanted logits [all, vocabulary], chunk after chunk.
+        """Return the wanted logits of all chunks, concatenated: [sum of n_logits, vocabulary].
 
-        New keys and values are in the caches afterwards; the caller adds them to the lengths of the slots. Short
-        chunks in the slots of one cache go first and in the order of their slots.
+        New keys and values are stored in the caches; the caller increases `length` of the slots. Short chunks in the
+        slots of one cache must come first and in the order of their slots.
         """
         device = self._model.device
         ids: list[int] = []
@@ -171,7 +171,7 @@ class ChunkRunner:
 
 
 class _NewTokens(transformers.DynamicCache):
-    """Returns a layer's own new keys and values to it, and keeps them for its attention."""
+    """A cache that returns only the new keys and values to a layer, and keeps them for the intercepted attention."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -185,12 +185,11 @@ class _NewTokens(transformers.DynamicCache):
 
 
 class OneDNNLinear(CallMode):
-    """While it is entered, linear layers in float32 on a CPU are computed by oneDNN.
+    """A context in which linear layers in float32 on a CPU are computed by oneDNN.
 
-    torch's own product took half again as long on 8 tokens and a seventh more on 512 (AMD EPYC, two cores). For texts,
-    not for scores: it adds up in another order than lm_eval's products, and log-likelihoods of long continuations went
-    1.1e-4 away from the recorded ones. The operator is part of torch, but not public: where it is absent, nothing
-    changes.
+    torch's own product took 1.5 times as long on 8 tokens and a seventh longer on 512 (AMD EPYC, two cores). Only for
+    generation: it sums in another order than lm_eval's products, and log-likelihoods of long continuations differed by
+    1.1e-4 from the recorded ones. The operator is part of torch, but not public: without it nothing changes.
     """
 
     def __init__(self) -> None:
@@ -208,7 +207,7 @@ class OneDNNLinear(CallMode):
 
 
 class _ChunkAttention(OneDNNLinear):
-    """While it is entered, attention of the new tokens under `mask` follows the plan."""
+    """A context in which attention of the new tokens under `mask` is computed by the plan."""
 
     def __init__(self, plan: _Plan, cache: _NewTokens, mask: torch.Tensor) -> None:
         super().__init__()
@@ -219,13 +218,13 @@ class _ChunkAttention(OneDNNLinear):
     def call(self, func: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         if func is torch.nn.functional.scaled_dot_product_attention:
             mask, own = keywords.get("attn_mask"), self._mask
-            # Some models hand on a view of the mask.
+            # Some models pass a view of the mask.
             if mask is not None and mask.data_ptr() == own.data_ptr() and mask.shape[2:] == own.shape[2:]:
                 return self._attend(args[0], keywords.get("scale"))
         return super().call(func, args, keywords)
 
     def _attend(self, query: torch.Tensor, scale: float | None) -> torch.Tensor:
-        """query [1, heads, tokens, width]; of a single token heads may be split as [key heads, heads of each]."""
+        """Return attention as `query`, [1, heads, tokens, width]; for one token the heads may have two dimensions."""
         index, key, value = self._cache.layer
         n_heads, n_tokens, width = key.shape[1:]
         output = _attend(self._plan, index, query.reshape(n_heads, -1, n_tokens, width), key[0], value[0], scale)
@@ -235,7 +234,7 @@ class _ChunkAttention(OneDNNLinear):
 def _attend(
     plan: _Plan, index: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float | None
 ) -> torch.Tensor:
-    """query [key heads, heads of each, tokens, width], key and value [key heads, tokens, width]; output as query."""
+    """Return attention as `query`, [key heads, heads each, tokens, width]; key, value: [key heads, tokens, width]."""
     for cache, slots, places, tokens in plan.writes:
         for held, new in zip(cache.layer(index, key, value), (key, value), strict=True):
             if isinstance(slots, int):
@@ -293,7 +292,7 @@ def _plan(chunks: Sequence[Chunk], dtype: torch.dtype, device: torch.device) -> 
 
 
 def _neighbours(short: Sequence[tuple[int, Chunk]]) -> Iterator[list[tuple[int, Chunk]]]:
-    """Chunks with their first place, in neighbouring slots of a cache, while padding to one length costs little."""
+    """Yield groups of (start in the pass, chunk) in consecutive slots whose padding to one length costs little."""
     group: list[tuple[int, Chunk]] = []
     longest = total = 0
     for start, chunk in short:
@@ -317,7 +316,7 @@ def _padded_group(group: Sequence[tuple[int, Chunk]], dtype: torch.dtype, device
     first = group[0][1].slot
     chunks = [chunk for _, chunk in group]
     width = max(len(chunk.ids) for chunk in chunks)
-    # Queries beyond a chunk's own repeat its last one.
+    # Padding repeats the last query of a chunk.
     own = [[min(i, len(chunk.ids) - 1) for i in range(width)] for chunk in chunks]
     seen = torch.tensor(
         [[chunk.slot.length + i + 1 for i in places] for chunk, places in zip(chunks, own, strict=True)], device=device

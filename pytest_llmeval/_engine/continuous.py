@@ -1,8 +1,8 @@
-"""Text by continuous batching on a CPU: each pass reads the next tokens of all growing texts and pieces of prompts.
+"""Generation by continuous batching on a CPU: a pass reads the next tokens of all growing texts and parts of prompts.
 
-`scheduler` says which tokens. A token that rounding could decide is chosen from the text alone, so no text depends on
-its neighbours. The attention of `chunks` exists for CPUs only: other devices write in padded batches. Not every model
-can be run so: `chunk_pairs` is the trial.
+`scheduler` selects the tokens. Where rounding could decide the next token, the text is read again by itself, so no text
+depends on the others in its pass. The attention of `chunks` exists for CPUs only: other devices write in padded
+batches. Some models cannot be run in this way: `chunk_pairs` is the trial.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ from pytest_llmeval._engine.texts import likeliest
 from pytest_llmeval._engine.texts import warpers_of
 
 
-#: Shorter prefixes cost more in attention than reading them again.
+#: The least length of a shared prefix: a shorter one costs more in attention than to read it again.
 LEAST_PREFIX = 16
-#: A text that is read alone is read in pieces of this size, whatever a pass may hold, for equal rounding.
+#: A text that is read by itself is read in pieces of this size, whatever the size of passes, for equal rounding.
 PIECE = 256
 
 
 class ContinuousGenerator:
-    """A `Writer` of texts up to `reach` tokens, with plain settings; `padded` writes the others.
+    """A `Writer` of texts of up to `reach` tokens and with plain settings (`is_plain`); `padded` writes the others.
 
-    `budget`: most tokens that all texts hold at once, and most texts; `pack`: about the number of new tokens of a
-    pass. Both shrink when memory runs out. Raises ModelError when not even one text fits, or the model fails.
+    `budget`: the limits on the tokens of all texts in the cache, and on their number; `pack`: the approximate number of
+    new tokens in a pass. Both shrink when memory runs out. Raises ModelError if one text does not fit, or on failure.
     """
 
     def __init__(self, model: Any, padded: PaddedEngine, budget: Budget, pack: int, reach: float) -> None:
@@ -114,7 +114,7 @@ class ContinuousGenerator:
     def _advance(
         self, scheduler: Scheduler, steps: Sequence[ScheduledChunk], is_stopped: IsStopped, end: Callable[[Text], None]
     ) -> bool:
-        """Run a pass and add its tokens to the texts; those that are over leave. Returns True."""
+        """Run a pass, add its tokens to the texts, and remove the finished ones from the scheduler. Returns True."""
         logits = self._runner.run([step.chunk for step in steps])
         texts = [step.row.text for step in steps if step.row for _ in range(step.chunk.n_logits)]
         choices = iter(self._choose(texts, logits))
@@ -129,7 +129,7 @@ class ContinuousGenerator:
         return True
 
     def _add(self, step: ScheduledChunk, row: ScheduledText, choices: Sequence[Choice], is_stopped: IsStopped) -> None:
-        """Add the token after the known ones, and one more after each guess that was right."""
+        """Add the token after the known ones, and one more after each correct guess."""
         guessed = step.chunk.ids[step.n_known :]
         for i, choice in enumerate(choices):
             token = self._alone(row.text) if choice.close else choice.token
@@ -139,7 +139,7 @@ class ContinuousGenerator:
             step.chunk.slot.length += 1
 
     def _choose(self, texts: Sequence[Text], logits: torch.Tensor) -> list[Choice]:
-        """Return the next token of each text by its row of the logits [texts, vocabulary]."""
+        """Return the next token of each text, chosen by its row of the logits [texts, vocabulary]."""
         groups: dict[str, list[int]] = {}
         for place, text in enumerate(texts):
             kwargs = text.prompt.kwargs
@@ -157,7 +157,7 @@ class ContinuousGenerator:
         return [found[i] for i in range(len(texts))]
 
     def _alone(self, text: Text) -> int:
-        """Return the next token of a text, read without neighbours."""
+        """Return the next token of a text, read by itself."""
         ids = text.whole
         slot = KVSlot(KVCache(1, len(ids)), 0, 0)
         size = min(self._pack, PIECE)
@@ -173,10 +173,10 @@ def _shape(scheduler: Scheduler) -> str:
 
 
 def chunk_pairs(model: Any, padded: PaddedEngine) -> list[tuple[float, float]]:
-    """Return log-probabilities that a model gives in passes over chunks, each beside that of the text alone.
+    """Return pairs of log-probabilities: from passes over chunks, and from each text by itself.
 
-    Two texts go on from a prefix, side by side and with unlike numbers of tokens; a third is read in two pieces.
-    Errors of a model that cannot be run so are not caught.
+    Two texts of unequal lengths continue one prefix in the same pass; a third text is read in two pieces. Errors of a
+    model that cannot be run in this way are not caught.
     """
     pick = random.Random(0)  # noqa: S311
     n_words = int(model.get_input_embeddings().weight.shape[0])

@@ -1,4 +1,4 @@
-"""The device that a model runs on: its budgets by speed and free memory, running out of memory, and usage."""
+"""The device that a model runs on: size limits of passes, handling of exhausted memory, and usage."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from pytest_llmeval._engine.token_tree import Limits
 from pytest_llmeval._errors import ModelError
 
 
-#: The share of free memory that is planned with: the rest is for what an allocator wastes, and for other processes.
+#: The share of free memory that passes may use: the rest is for the overhead of allocators and for other processes.
 SHARE = 0.5
-#: Copies of a token's hidden state, and of the inner state of one layer, that are alive at once.
+#: The number of copies of a token's hidden state, and of the inner state of one layer, that exist at once.
 HIDDEN_COPIES, INNER_COPIES = 8, 3
 
 _MEMINFO, _CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
@@ -33,16 +33,16 @@ Answer = TypeVar("Answer")
 
 
 def fitting_tokens(model: Any, *, scored: float) -> int | None:
-    """Return the number of tokens that fit into memory at once, keys and values kept; None if free memory is unknown.
+    """Return the number of tokens that fit into free memory with keys and values; None if free memory is unknown.
 
-    `scored`: the share of them whose logits are wanted.
+    `scored`: the share of tokens whose logits are computed.
     """
     free = free_bytes(model.device)
     return None if free is None else max(1, int(SHARE * free / bytes_per_token(model, scored)))
 
 
 def bytes_per_token(model: Any, scored: float) -> float:
-    """Bytes that one token takes: keys and values of every layer, states of one layer, and a share of logits."""
+    """Return the bytes of one token: keys and values of every layer, states of one layer, and a share of logits."""
     config, width = model.config.get_text_config(), int(model.dtype.itemsize)
     hidden = int(getattr(config, "hidden_size", 0))
     heads = int(getattr(config, "num_attention_heads", 0) or 1)
@@ -50,13 +50,13 @@ def bytes_per_token(model: Any, scored: float) -> float:
     key_heads = int(getattr(config, "num_key_value_heads", None) or heads)
     kept = 2 * int(getattr(config, "num_hidden_layers", 0)) * key_heads * size
     inner = int(getattr(config, "intermediate_size", None) or 4 * hidden)
-    # Logits are there as the model gives them, and in float32 for the softmax.
+    # Logits exist twice: in the model's dtype, and in float32 for the softmax.
     logits = scored * int(config.vocab_size) * (width + 2 * 4)
     return (kept + HIDDEN_COPIES * hidden + INNER_COPIES * inner) * width + logits
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Bytes that a device, or this process on a CPU, may still take; None if that is unknown."""
+    """Return the bytes that can still be allocated on a device, or by this process on a CPU; None if unknown."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     if device.type == "mps":
@@ -65,7 +65,7 @@ def free_bytes(device: torch.device) -> int | None:
     with suppress(OSError):
         lines = _MEMINFO.read_text().splitlines()
         known += [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
-    # A container may have less than its machine: control groups, version 2.
+    # A container may have less memory than its machine (control groups, version 2).
     with suppress(OSError):
         limit, used = ((_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
         if limit.isdigit() and used.isdigit():
@@ -73,22 +73,22 @@ def free_bytes(device: torch.device) -> int | None:
     return min(known, default=None)
 
 
-#: Budgets of a batch that is scored. A CPU is fastest on few tokens: 512 took 0.6 of the time of 4,096
+#: Size limits of a scoring batch. A CPU is fastest with small batches: 512 tokens took 0.6 of the time of 4,096
 #: (SmolLM2-135M, two cores). On an accelerator 4,096 scored positions of 150,000 words are 2.5 GB of float32 logits.
 SCORING = {
     "cpu": Budget(tokens=512, scored=2048, rows=64),
     "mps": Budget(tokens=4096, scored=2048, rows=64),
 }
 ACCELERATOR_SCORING = Budget(tokens=16384, scored=4096, rows=256)
-#: Budgets of a batch that is written, at its longest: behind the prompts every step is one token per row.
+#: Size limits of a generation batch at its full length: after the prompts each step reads one token per row.
 WRITING = {
     "cpu": Budget(tokens=16384, scored=2048, rows=32),
     "mps": Budget(tokens=32768, scored=2048, rows=64),
 }
 ACCELERATOR_WRITING = Budget(tokens=131072, scored=4096, rows=256)
-#: Tokens of one pass over a tree. On a CPU 1,024 took 0.87 to 0.94 of the time of 512 where a prompt has some 270
-#: tokens of its own, and the same elsewhere (SmolLM2-135M, two cores). The values for other devices follow their
-#: budgets; they have not been measured.
+#: Tokens of one pass over a tree. On a CPU 1,024 took 0.87 to 0.94 of the time of 512 if a prompt has about 270
+#: tokens that others do not share, else the same time (SmolLM2-135M, two cores). The values for other devices equal
+#: those of their batches; they have not been measured.
 CPU_PASSES = Limits(pack=1024, longest=2048)
 MPS_PASSES = Limits(pack=1024, longest=2048)
 ACCELERATOR_PASSES = Limits(pack=4096, longest=8192)
@@ -97,7 +97,7 @@ _OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory",
 
 
 def choose_device(name: str | None) -> torch.device:
-    """Return the named device, or the best one of this machine. Raises ModelError for one that it lacks."""
+    """Return the named device, or by default the fastest kind available. Raises ModelError if it is not available."""
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
@@ -110,12 +110,12 @@ def choose_device(name: str | None) -> torch.device:
 
 
 def scoring_budget(model: Any, options: EngineOptions) -> Budget:
-    """Return the budget of a batch to score: the fastest that fits into free memory, unless the user gives one."""
+    """Return the size limits of a scoring batch: the usual ones, cut to free memory, or the user's."""
     return _as_asked(SCORING.get(model.device.type, ACCELERATOR_SCORING), options, fitting_tokens(model, scored=1))
 
 
 def writing_budget(model: Any, options: EngineOptions) -> Budget:
-    """Return the budget of a batch that is written, chosen likewise; one token per row needs logits."""
+    """Return the size limits of a generation batch, chosen in the same way; one token per row needs logits."""
     return _as_asked(WRITING.get(model.device.type, ACCELERATOR_WRITING), options, fitting_tokens(model, scored=0.01))
 
 
@@ -125,7 +125,7 @@ def _as_asked(usual: Budget, options: EngineOptions, fitting: int | None) -> Bud
 
 
 def pass_limits(model: Any, options: EngineOptions) -> Limits:
-    """Return the limits of a pass over a tree: the fastest that fit into free memory, unless the user gives one."""
+    """Return the size limits of a pass over a tree: the usual ones, cut to free memory, or the user's."""
     usual = {"cpu": CPU_PASSES, "mps": MPS_PASSES}.get(model.device.type, ACCELERATOR_PASSES)
     if options.max_batch_tokens is not None:
         return Limits(min(usual.pack, options.max_batch_tokens), options.max_batch_tokens)
@@ -134,9 +134,9 @@ def pass_limits(model: Any, options: EngineOptions) -> Limits:
 
 
 def share_processors(device: torch.device) -> None:
-    """Give each worker of a parallel pytest its part of the CPUs; by default each would use all of them.
+    """Limit torch to this xdist worker's share of the CPUs; by default each worker would use all of them.
 
-    OMP_NUM_THREADS stays in force if the user set it.
+    OMP_NUM_THREADS has precedence if the user set it.
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if device.type == "cpu" and workers > 1 and "OMP_NUM_THREADS" not in os.environ:
@@ -145,7 +145,7 @@ def share_processors(device: torch.device) -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return True if an error of torch says that memory ran out; on a CPU the error has no class of its own."""
+    """Return True if an error of torch reports exhausted memory; on a CPU only its text tells."""
     if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
@@ -154,8 +154,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 def try_pass(run: Callable[[], Answer], shape: Callable[[], str], *, can_shrink: bool) -> Answer | None:
     """Return the answer of a forward pass, or None if memory ran out and a smaller pass should be tried.
 
-    The caller then drops what it can, calls `free_memory` and halves its budget. Raises ModelError, with the `shape`
-    of the pass in words, if the pass cannot shrink or failed for another reason.
+    The caller then drops its caches, calls `free_memory` and halves its limits. Raises ModelError, with the `shape` of
+    the pass in words, if the pass cannot shrink or failed for another reason.
     """
     try:
         return run()
@@ -168,12 +168,12 @@ def try_pass(run: Callable[[], Answer], shape: Callable[[], str], *, can_shrink:
 
 
 def sequences(n: int, longest: int) -> str:
-    """Return the shape of a batch in words."""
+    """Return the shape of a batch in words, for messages."""
     return f"{n} sequence{'s' * (n > 1)} of up to {longest} tokens"
 
 
 def free_memory() -> None:
-    """Give back memory that nothing refers to any more."""
+    """Release memory that is no longer referenced, including the caches of allocators."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -182,14 +182,14 @@ def free_memory() -> None:
 
 
 class Usage:
-    """Counts over the life of one loaded model. `tokens`: positions of all forward passes, padding included."""
+    """Counts since a model was loaded. `tokens`: positions of all its forward passes, padding included."""
 
     def __init__(self) -> None:
         self.tokens = 0
 
     @contextmanager
     def counting(self, model: Any) -> Iterator[None]:
-        """Count the tokens that the model reads meanwhile, and leave the model, which may be the user's, as it was."""
+        """Count the tokens that the model reads meanwhile. The model, which may be the user's, is not changed."""
         handle = model.register_forward_pre_hook(self._count, with_kwargs=True)
         try:
             yield
@@ -212,5 +212,5 @@ def peak_memory(device: torch.device) -> int:
         return 0
     import resource
 
-    # Kilobytes, except on macOS.
+    # In kilobytes, but in bytes on macOS.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

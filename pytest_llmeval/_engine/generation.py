@@ -1,7 +1,7 @@
 """Greedy and sampled continuations in batches that are padded on the left, through `generate` of transformers.
 
-Rows are independent of each other: positions count from the first real token, padding is masked by length, every
-row draws from its own random stream, and a row that is done leaves its batch.
+Rows are independent of each other: positions start at the first real token, padding is masked, every row draws from its
+own random stream, and a finished row is removed from its batch.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from pytest_llmeval._errors import ModelError
 from pytest_llmeval._lm import GenerationKwargs
 
 
-#: Settings with which `generate` takes padding for a part of the text: such prompts are batched by equal length.
+#: Settings with which `generate` treats padding as part of the text: such prompts are batched by equal length.
 PADDING_MATTERS = {"no_repeat_ngram_size": 0, "min_length": 0}
-#: Neutral values, with which `generate` takes the likeliest token and does not warn of settings it does not use.
+#: Neutral values, with which `generate` takes the likeliest token and does not warn about unused settings.
 GREEDY = {"do_sample": False, "temperature": 1.0, "top_k": DEFAULT_TOP_K, "top_p": 1.0, "typical_p": 1.0, "min_p": None}
-#: Settings that would change the form of the answer, and what to use instead.
+#: Settings that would change the form of the answer, each with the setting to use instead.
 REFUSED = {
-    "max_length": "name the number of new tokens as max_gen_toks",
+    "max_length": "use max_gen_toks for the number of new tokens",
     "num_return_sequences": "use repeats",
     "eta_cutoff": "use epsilon_cutoff",
-    "stop_strings": "name stop strings as until",
+    "stop_strings": "use until for stop strings",
 }
 #: Settings of a generation config that do not change which token is the likeliest.
 SILENT = frozenset(GREEDY) | {
@@ -73,7 +73,7 @@ SILENT = frozenset(GREEDY) | {
     "transformers_version",
     "use_cache",
 }
-#: Values of other settings, besides None and False, that change nothing.
+#: Values of other settings, besides None and False, that have no effect.
 NEUTRAL = {
     "diversity_penalty": 0.0,
     "encoder_repetition_penalty": 1.0,
@@ -89,7 +89,7 @@ NEUTRAL = {
 
 
 class PaddedGenerator:
-    """Writes texts in batches. `eos_ids` end a text, as do those that the checkpoint names itself."""
+    """Writes texts in batches. A text ends at one of `eos_ids` or of the checkpoint's own end tokens."""
 
     def __init__(self, model: Any, eos_ids: Iterable[int]) -> None:
         self._model = model
@@ -101,9 +101,9 @@ class PaddedGenerator:
 
     @cached_property
     def _neighbours(self) -> Literal["any", "equal length", "none"]:
-        """The kind of rows beside which a row goes on as it does alone, by a trial on small rows.
+        """The rows that a batch may combine without changing each other's logits, found by a trial on small rows.
 
-        Some models take a mask and do not use it, so that padding changes a text; some mix up the rows of a batch.
+        Some models accept a mask but ignore it, so that padding changes a text; some mix the rows of a batch.
         """
         row = (1, 0)
         alone = self._next_logits([row])[-1]
@@ -113,7 +113,7 @@ class PaddedGenerator:
 
     @torch.no_grad()
     def _next_logits(self, rows: Sequence[TokenIds]) -> torch.Tensor:
-        """Logits [rows, vocabulary] of the second new token, which depends on the cache."""
+        """Return logits [rows, vocabulary] of the second new token, which depends on the cache."""
         config = self._config(GenerationKwargs())
         config.max_new_tokens, config.output_logits = 2, True
         ids, mask = left_padded(rows)
@@ -121,7 +121,7 @@ class PaddedGenerator:
         return logits[-1]
 
     def groups(self, prompts: Sequence[Prompt]) -> list[list[Prompt]]:
-        """Groups of prompts that may share batches, longest first: of equal settings, and length if padding matters."""
+        """Return groups of prompts that may share batches, longest first: equal settings, and length if necessary."""
         groups: dict[tuple[str, int], list[Prompt]] = {}
         neighbours: dict[str, str] = {}
         for i, prompt in enumerate(sorted(prompts, key=lambda prompt: -len(prompt.ids))):
@@ -148,7 +148,7 @@ class PaddedGenerator:
         return [text.completion for text in texts]
 
     def _write(self, texts: list[Text], config: Any, is_stopped: IsStopped, on_done: Callable[[Prompt], None]) -> None:
-        """Call `generate` in rounds: each ends when half of its rows are done, and the others go on with its cache."""
+        """Call `generate` in rounds: each ends when half of its rows are done; the others continue with its cache."""
         ids, mask = left_padded([text.prompt.ids for text in texts])
         cache: dict[str, Any] = {}
         kwargs = texts[0].prompt.kwargs
@@ -183,7 +183,7 @@ class PaddedGenerator:
             return self._model.generate(input_ids=ids.to(device), generation_config=config, **keywords)
 
     def _select(self, output: Any, stay: torch.Tensor) -> dict[str, Any]:
-        """Return the cache of the rows that go on; empty if it cannot be cut to them, so that they are read again."""
+        """Return the cache of the rows that continue; empty if rows cannot be selected, so that they are read again."""
         name = "cache" if output.get("cache") is not None else "past_key_values"
         try:
             output[name].batch_select_indices(stay.to(output.sequences.device))
@@ -193,7 +193,7 @@ class PaddedGenerator:
         return {name: output[name]}
 
     def _search(self, prompt: Prompt, config: Any) -> Completion:
-        """Beam search, which knows no stop strings before it is done."""
+        """Run beam search; stop strings are applied only afterwards."""
         config.max_new_tokens = prompt.kwargs.max_gen_toks
         output = self._call(*left_padded([prompt.ids]), config)
         written = output.sequences[0, len(prompt.ids) :].tolist()
@@ -201,7 +201,7 @@ class PaddedGenerator:
         return Completion(tuple(written), "length") if end is None else Completion(tuple(written[: end + 1]), "eos")
 
     def is_plain(self, kwargs: GenerationKwargs) -> bool:
-        """Return True if only the model, and the draws of `texts`, decide which token comes next.
+        """Return True if the next token depends only on the model's distribution and the sampling of `texts`.
 
         Raises ModelError for settings that are not supported.
         """
@@ -213,7 +213,7 @@ class PaddedGenerator:
         )
 
     def _config(self, kwargs: GenerationKwargs) -> Any:
-        """Return the checkpoint's own settings (a repetition penalty, say) with those of the request over them."""
+        """Return the checkpoint's own settings, such as a repetition penalty, overridden by those of the request."""
         for name in kwargs.extra:
             if name in REFUSED:
                 raise ModelError(f"generation setting {name!r} is not supported: {REFUSED[name]}")
@@ -232,7 +232,7 @@ class PaddedGenerator:
 
 @dataclass(eq=False)
 class _Rows(transformers.StoppingCriteria):
-    """Adds every new token to its text, reports rows that are done, and ends the round when `leaving` are left."""
+    """Adds each new token to its text, reports finished rows, and ends the round when only `leaving` are unfinished."""
 
     texts: list[Text]
     eos_ids: frozenset[int]
@@ -255,7 +255,7 @@ class _Rows(transformers.StoppingCriteria):
 
 @dataclass(eq=False)
 class _Draw(transformers.LogitsProcessor):
-    """Draws each row's next token from the row's own random stream, and makes it the only possible one."""
+    """Draws each row's next token from the row's own random stream, and masks all other tokens."""
 
     warpers: list[Any]
     texts: list[Text]
@@ -267,17 +267,17 @@ class _Draw(transformers.LogitsProcessor):
 
 @contextmanager
 def _no_advice() -> Iterator[None]:
-    """No warnings of `generate` about settings that it does not use: the checkpoint made them, not the caller."""
+    """Suppress warnings of `generate` about unused settings: they come from the checkpoint, not from the caller."""
     with silence(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def left_padded(rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids and mask [rows, longest]. A row is padded with its own first token.
+    """Return ids and attention mask, both [rows, longest]; a row is padded with its own first token.
 
-    Attention does not see it under the mask, and a repetition penalty, which looks at the ids alone, sees no token
-    that is not in the row anyway.
+    The mask hides the padding from attention. A repetition penalty, which uses the ids alone, gets no token that is
+    not in the row.
     """
     lengths = torch.tensor([len(row) for row in rows])
     longest = int(lengths.max())

@@ -1,6 +1,6 @@
-"""The plain engine: padded batches, longest first, smaller ones when memory runs out.
+"""The plain engine: padded batches, longest sequences first, smaller batches when memory runs out.
 
-Scored batches are padded on the right: under a causal mask a token sees nothing to its right, so padding there changes
+Scoring batches are padded on the right: under a causal mask a token sees nothing to its right, so this padding changes
 no score. `generation` writes texts in batches that are padded on the left.
 """
 
@@ -42,16 +42,16 @@ from pytest_llmeval._engine.requests import plan_prompts
 from pytest_llmeval._lm import Loglikelihood
 
 
-#: The number of batches whose tokens are planned at once, enough that rows of one length find each other.
+#: The number of batches that are planned at once, enough to batch rows of about the same length.
 WAVE_BATCHES = 64
 
 
 class PaddedEngine:
     """Scores requests and writes texts in padded batches.
 
-    The model answers in evaluation mode and is left in the mode it was in. The budgets bound the batches that are
-    scored, and those that are written; they shrink when memory runs out. Raises ModelError when not even one sequence
-    fits, or the model fails.
+    The model runs in evaluation mode; its own mode is restored afterwards. `scored` and `written` limit the size of
+    scoring and of generation batches; they shrink when memory runs out. Raises ModelError if a single sequence does not
+    fit, or if the model fails.
     """
 
     def __init__(self, model: Any, scored: Budget, written: Budget, eos_ids: Iterable[int]) -> None:
@@ -97,7 +97,7 @@ class PaddedEngine:
 
     @torch.no_grad()
     def answer(self, batch: Sequence[TokenRow]) -> list[tuple[Question, float, bool]]:
-        """Return (question, log-probability, True if greedy decoding would write the same) for each question."""
+        """Return (question, log-probability, is_greedy) for each question of the rows."""
         width = max(row.length for row in batch)
         places = [
             (row * width + position, target)
@@ -124,7 +124,7 @@ class PaddedEngine:
 
 
 def right_padded(rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids and mask [rows, longest]; the mask is made from the lengths, for the padding id is a real one too."""
+    """Return ids and mask, both [rows, longest]; the mask is made from lengths, since padding has a real id."""
     lengths = torch.tensor([len(row) for row in rows])
     ids = torch.zeros(len(rows), int(lengths.max()), dtype=torch.long)
     for padded, row in zip(ids, rows, strict=True):
@@ -134,14 +134,14 @@ def right_padded(rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Ten
 
 @dataclass(slots=True)
 class _Batches:
-    """Runs rows batch by batch, within a budget that shrinks for good when memory runs out."""
+    """Runs rows batch by batch, within size limits that shrink permanently when memory runs out."""
 
     budget: Budget
 
     def run(
         self, rows: Sequence[SizedRow], answer: Callable[[Sequence[SizedRow]], Answer]
     ) -> Iterator[tuple[list[SizedRow], Answer]]:
-        """Yield each batch and its answer; a batch that does not fit into memory is tried again as smaller ones."""
+        """Yield each batch and its answer; a batch that does not fit into memory is split into smaller ones."""
         start = 0
         while start < len(rows):
             batch = next(pack(rows[start:], self.budget))

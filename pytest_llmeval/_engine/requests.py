@@ -1,6 +1,6 @@
-"""The values that cross the border of the engine: token ids in, numbers and token ids out.
+"""The inputs and outputs of the engine: token ids in, numbers and token ids out.
 
-A model of `max_length` reads that many tokens at once and so predicts one more: a scored request may hold
+A model with a window of `max_length` tokens reads that many and so predicts one more: a scoring request may have
 max_length + 1 tokens, the last of which is only predicted. `fit_request`, `fit_prompt` and `rolling_windows` cut
 longer ones.
 """
@@ -24,15 +24,15 @@ from pytest_llmeval._lm import GenerationKwargs
 
 TokenIds: TypeAlias = tuple[int, ...]
 
-#: Called with (requests done, requests asked for); may be called more than once with the same numbers.
+#: Called with (requests done, requests in all); may be called more than once with the same numbers.
 OnProgress: TypeAlias = Callable[[int, int], None]
 
-#: Returns True if the text of these new tokens already holds a stop string of its request.
+#: Returns True if the text of the new tokens already contains a stop string of its request.
 IsStopped: TypeAlias = Callable[[Sequence[int], GenerationKwargs], bool]
 
 
 class RequestError(ModelError):
-    """One request cannot be served; `index` is its place in the list that was asked. Nothing was computed."""
+    """A request cannot be answered; `index` is its index in the list of requests. Nothing was computed."""
 
     def __init__(self, index: int, message: str) -> None:
         super().__init__(message)
@@ -45,11 +45,11 @@ ENGINES = ("auto", "padded", "tree")
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """The user's choices for an engine; all of them change speed and memory only.
+    """The user's options for an engine; all of them affect only speed and memory.
 
-    `engine`: ``tree`` computes tokens that sequences share once, ``padded`` reads each sequence by itself, ``auto``
-    is the tree where a trial shows that the model gives the same numbers. `batch_size`: most rows of a forward pass;
-    `max_batch_tokens`: most tokens of one, padding included; None leaves both to the device and its free memory.
+    `engine`: ``tree`` computes shared prefixes of sequences once, ``padded`` reads each sequence separately, ``auto``
+    is the tree if a trial shows that the model gives the same numbers. `batch_size`: the most rows of a forward pass;
+    `max_batch_tokens`: its most tokens, padding included. With None they depend on the device and its free memory.
     """
 
     engine: str = "auto"
@@ -57,19 +57,19 @@ class EngineOptions:
     max_batch_tokens: int | None = None
 
 
-#: The reason for padded batches on an accelerator, where nothing faster could be chosen.
+#: The reason for padded batches on an accelerator, where continuous batching is not available.
 CPU_ONLY = "it runs on CPUs only"
 
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """The engines that serve one model, as trials on small sequences decided, and the reasons.
+    """The engines of one model, chosen by trials on small sequences, and the reasons.
 
-    `scoring`: ``tree`` or ``padded``. `generation`: ``continuous`` or ``padded``; None before the first text is asked
-    for, when its trial is made. `refused`: the reasons against faster ways that were tried, by name: ``tree``,
-    ``windows`` (the tree in layers with a sliding window), ``continuous``, ``output layer`` and ``last layer``
-    (computed only where a token is scored). `longest`: the most tokens of a sequence that ``tree`` or ``continuous``
-    serves, where that is bounded; the padded engine serves longer ones.
+    `scoring`: ``tree`` or ``padded``. `generation`: ``continuous`` or ``padded``; None before the first request for a
+    text, which starts its trial. `refused`: the reasons against faster methods, by name: ``tree``, ``windows`` (the
+    tree in layers with a sliding window), ``continuous``, ``output layer`` and ``last layer`` (computed only at
+    positions where a token is scored). `longest`: the longest sequence, in tokens, for ``tree`` or ``continuous``, if
+    there is such a limit; the padded engine computes longer ones.
     """
 
     scoring: str
@@ -79,18 +79,18 @@ class EngineChoice:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The fields that are not empty, as plain data: `EngineChoice(**facts)` is this choice again."""
+        """The fields that are not empty, as plain data, so that `EngineChoice(**facts)` equals this choice."""
         facts = {"scoring": self.scoring, "generation": self.generation}
         more = {"refused": dict(self.refused), "longest": dict(self.longest)}
         return {name: value for name, value in (facts | more).items() if value}
 
     @property
     def slower(self) -> str | None:
-        """One line on the refusals that cost speed, and their reasons; None if there are none."""
+        """A line about the refusals that reduce speed, with their reasons; None if there are none."""
         costs = {
-            "tree": "scored by the padded engine, which reads tokens that requests share again for each of them",
-            "continuous": "texts written in padded batches, which read what prompts share again for each of them",
-            "output layer": "the output layer computed for every token, not only for those that are scored",
+            "tree": "scored by the padded engine, which reads shared prefixes again for each request",
+            "continuous": "texts written in padded batches, which read shared prefixes again for each prompt",
+            "output layer": "the output layer computed for every token, not only for scored ones",
         }
         told = [
             f"{cost}: {name} refused: {self.refused[name]}"
@@ -102,9 +102,9 @@ class EngineChoice:
 
 @dataclass(frozen=True, slots=True)
 class TokenRequest:
-    """log P(continuation | context). Both hold at least one id; together at most max_length + 1.
+    """A request for log P(continuation | context). Both have at least one id, together at most max_length + 1.
 
-    `truncated` says that the context lost its left end to fit the window.
+    `truncated`: the context was cut at its left end to fit the window.
     """
 
     context_ids: TokenIds
@@ -113,13 +113,13 @@ class TokenRequest:
 
     @property
     def input_ids(self) -> TokenIds:
-        """The ids that the model must read: all but the last token, which is only predicted."""
+        """The ids that the model reads: all but the last, which is only predicted."""
         return self.context_ids + self.continuation_ids[:-1]
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """Continue `ids`, at least one; they and `kwargs.max_gen_toks` more fit the window."""
+    """A request to continue `ids`, at least one; they and `kwargs.max_gen_toks` new tokens fit into the window."""
 
     ids: TokenIds
     kwargs: GenerationKwargs
@@ -128,14 +128,14 @@ class GenerationRequest:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The new tokens of a generation, including the one that ended it."""
+    """The new tokens of a generation, including the end token, if any."""
 
     ids: TokenIds
     finish_reason: FinishReason
 
 
 class Writer(Protocol):
-    """Continues prompts in any order and grouping; answers come in the order of the requests."""
+    """Continues prompts, in any order and grouping; returns one answer per request, in their order."""
 
     def generate(
         self, requests: Sequence[GenerationRequest], is_stopped: IsStopped, on_progress: OnProgress
@@ -144,7 +144,7 @@ class Writer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One text to write: the places of the equal requests that it answers, their ids and settings."""
+    """One text to write: the indices of the equal requests that it answers (`places`), their ids and settings."""
 
     places: tuple[int, ...]
     ids: TokenIds
@@ -152,7 +152,7 @@ class Prompt:
 
     @property
     def length(self) -> int:
-        """The most tokens that the prompt and its text can hold."""
+        """The largest number of tokens of the prompt and its text together."""
         return len(self.ids) + self.kwargs.max_gen_toks
 
     @property
@@ -161,7 +161,7 @@ class Prompt:
 
 
 def plan_prompts(requests: Sequence[GenerationRequest]) -> list[Prompt]:
-    """Return one prompt for all equal requests. Greedy texts are equal whatever their seed and repeat."""
+    """Return one prompt per set of equal requests. Seed and repeat make no difference to greedy texts."""
     asked: dict[tuple[object, ...], list[int]] = {}
     for place, request in enumerate(requests):
         draw = (request.kwargs.seed, request.kwargs.repeat) if samples(request.kwargs) else ()
@@ -170,13 +170,13 @@ def plan_prompts(requests: Sequence[GenerationRequest]) -> list[Prompt]:
 
 
 def settings_key(kwargs: GenerationKwargs) -> str:
-    """Equal for prompts that may share a batch: all settings but seed and repeat, `extra` in any order."""
+    """Return a key that is equal for prompts that may share a batch: all settings but seed and repeat."""
     own = (kwargs.until, kwargs.max_gen_toks, kwargs.do_sample, kwargs.temperature, kwargs.top_p, kwargs.top_k)
     return repr((own, sorted(kwargs.extra.items())))
 
 
 def samples(kwargs: GenerationKwargs) -> bool:
-    """Return True if tokens are drawn. Temperature 0 is the limit in which the likeliest token is always drawn."""
+    """Return True if tokens are sampled. At temperature 0, the limit of sampling, they are the likeliest ones."""
     return kwargs.do_sample and kwargs.temperature > 0
 
 
@@ -184,12 +184,12 @@ def fit_request(index: int, context: TokenIds, continuation: TokenIds, max_lengt
     """Return a request of at most max_length + 1 tokens: the left end of the context is cut, the continuation is not.
 
     With max_length 3, ``(Q x A | yes no)`` becomes ``(x A | yes no)``: the model reads `x A yes`.
-    Raises RequestError where the continuation leaves no room for even one token of context.
+    Raises RequestError if the continuation is so long that no token of context fits.
     """
     if len(continuation) > max_length:
         raise RequestError(
             index,
-            f"a continuation of {len(continuation)} tokens cannot be scored in a window of {max_length}; "
+            f"a continuation of {len(continuation)} tokens cannot be scored in a window of {max_length} tokens; "
             "shorten it, or give a larger max_length if the model has one",
         )
     room = max_length + 1 - len(continuation)
@@ -197,25 +197,25 @@ def fit_request(index: int, context: TokenIds, continuation: TokenIds, max_lengt
 
 
 def fit_prompt(index: int, ids: TokenIds, kwargs: GenerationKwargs, max_length: int) -> GenerationRequest:
-    """Return a prompt of the last max_length - max_gen_toks ids, which leave room for the new tokens.
+    """Return a prompt of the last max_length - max_gen_toks ids, so that the new tokens fit into the window.
 
-    Raises RequestError where no id would be left.
+    Raises RequestError if no id is left.
     """
     room = max_length - kwargs.max_gen_toks
     if room < 1:
         raise RequestError(
             index,
-            f"max_gen_toks {kwargs.max_gen_toks} leaves no room for a prompt in a window of {max_length}; "
+            f"max_gen_toks {kwargs.max_gen_toks} leaves no space for a prompt in a window of {max_length} tokens; "
             "generate fewer tokens, or give a larger max_length if the model has one",
         )
     return GenerationRequest(ids[-room:], kwargs, truncated=len(ids) > room)
 
 
 def rolling_windows(ids: TokenIds, prefix: TokenIds, max_length: int) -> Iterator[TokenRequest]:
-    """Yield requests that together predict every token of a text exactly once, the first of them from `prefix`.
+    """Yield requests that together predict every token of a text exactly once, the first token from `prefix`.
 
-    Each window is full and predicts what no window before it did; only the last one predicts less, and is
-    filled up with context instead. With max_length 4 and the text `Q x A yes no Q`::
+    All windows are full and predict only new tokens after the first window; the last one may predict fewer tokens and
+    then has more context. With max_length 4 and the text `Q x A yes no Q`::
 
         <s>     | Q x A yes       reads <s> Q x A
         x A yes | no Q            reads x A yes no

@@ -1,7 +1,7 @@
-"""The schedule of continuous batching: which tokens of which texts the next pass reads.
+"""The schedule of continuous batching: the tokens and texts that the next pass reads.
 
-What prompts begin with in common is read once, as a `SharedPrefix`. A text that is done leaves its slot of the KV
-cache to a waiting one. `PromptLookup` guesses tokens that are read along with the next one.
+A common prefix of prompts is read once, as a `SharedPrefix`. When a text is finished, a waiting one gets its slot of
+the KV cache. `PromptLookup` guesses further tokens, which are read together with the next one.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from pytest_llmeval._engine.requests import samples
 from pytest_llmeval._engine.texts import Text
 
 
-#: A pass of few tokens takes the time that it takes to read the weights: this number costs little more than one.
+#: The number of tokens in a pass that costs little more than one token, since reading the weights dominates.
 SPARE = 16
-#: Most guessed tokens of a text in one pass.
+#: The most guessed tokens of a text in one pass.
 MOST_GUESSED = SHORT - 1
-#: The numbers of last tokens that are looked up for a guess, in this order.
+#: The lengths of the n-grams that are looked up for a guess, in this order.
 GRAMS = (3, 2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedPrefix:
-    """Tokens that several prompts hold at positions `start` to `end` - 1, behind those of `parent`."""
+    """Tokens that several prompts share at positions `start` to `end` - 1, after those of `parent`."""
 
     ids: TokenIds
     start: int
@@ -49,15 +49,15 @@ class SharedPrefix:
 
     @property
     def path(self) -> tuple[SharedPrefix, ...]:
-        """The prefixes from the first token on, this one last."""
+        """The chain of prefixes from the first token to this prefix, which is last."""
         above = () if self.parent is None else self.parent.path
         return (*above, self)
 
 
 def plan_shared_prefixes(prompts: Sequence[TokenIds], least: int) -> list[tuple[int, SharedPrefix | None]]:
-    """Return the place of each prompt and its longest shared prefix, in sorted order of the prompts.
+    """Return the index of each prompt and its longest shared prefix, in sorted order of the prompts.
 
-    A prefix has at least `least` tokens of its own, and every prompt, even if equal to another, keeps one token.
+    A prefix adds at least `least` tokens to its parent; at least one token of every prompt is not in a prefix.
     """
     order = sorted(range(len(prompts)), key=lambda place: prompts[place])
     ids = [prompts[place] for place in order]
@@ -79,11 +79,11 @@ def plan_shared_prefixes(prompts: Sequence[TokenIds], least: int) -> list[tuple[
 
 
 class PromptLookup:
-    """Guesses of the next tokens of a growing text by what followed its last tokens before.
+    """Guesses the next tokens of a growing text: those that followed an earlier occurrence of its last tokens.
 
-    Prompt lookup decoding (Saxena 2023): answers repeat their question, their examples and themselves. A model that
-    reads the guess beside the next token confirms several tokens at once where it would have written the same, and
-    loses little where not.
+    Prompt lookup decoding (Saxena 2023): answers repeat their question, their examples and themselves. The model reads
+    the guess together with the next token; it confirms several tokens in one pass if it would have written them, and
+    little time is lost otherwise.
     """
 
     def __init__(self, ids: Iterable[int]) -> None:
@@ -99,7 +99,7 @@ class PromptLookup:
         self._ids.append(token)
 
     def guess(self, n: int) -> TokenIds:
-        """Return the `n` tokens that followed the same last tokens before; none if those are new."""
+        """Return up to `n` tokens that followed an earlier occurrence of the last tokens; empty if there is none."""
         for size in GRAMS:
             at = self._next.get(tuple(self._ids[-size:])) if len(self._ids) >= size else None
             if at is not None:
@@ -129,12 +129,12 @@ class ScheduledText:
         return self.text.reason is not None or len(self.text.ids) == self.text.prompt.kwargs.max_gen_toks
 
     def pending(self, slot: KVSlot) -> TokenIds:
-        """Return the tokens that are not in the slot yet."""
+        """Return the known tokens that are not in the slot yet."""
         prompt, fed = self.text.prompt.ids, slot.start + slot.length
         return (*prompt[fed:], *self.text.ids[max(0, fed - len(prompt)) :])
 
     def guess(self, most: int) -> TokenIds:
-        """Return at most `most` next tokens; none for a text that is drawn, where guesses are seldom drawn too."""
+        """Return at most `most` guessed tokens; none for a sampled text, where guesses are seldom right."""
         room = self.text.prompt.kwargs.max_gen_toks - len(self.text.ids) - 1
         if samples(self.text.prompt.kwargs) or room < 1:
             return ()
@@ -152,7 +152,7 @@ class ScheduledText:
 class ScheduledChunk:
     """One chunk of a pass. The first `n_known` ids are known, the others are guesses.
 
-    `row` is the text that the chunk belongs to; None while only a shared prefix is read.
+    `row` is the text that the chunk belongs to; None for a chunk of a shared prefix.
     """
 
     chunk: Chunk
@@ -161,7 +161,7 @@ class ScheduledChunk:
 
 
 class Scheduler:
-    """The texts of one call: `waiting` ones, `live` ones with their slots, and the slots of the prefixes of those."""
+    """The texts of one call: `waiting` ones, and `live` ones with their slots and the slots of their prefixes."""
 
     def __init__(self, rows: Sequence[ScheduledText], budget: Budget) -> None:
         places = max((row.text.prompt.length - row.start for row in rows), default=1)
@@ -174,7 +174,7 @@ class Scheduler:
         self._room = budget.tokens - self.n_slots * places
 
     def admit(self) -> None:
-        """Give slots to waiting texts, in their order, as long as there is room for their prefixes too."""
+        """Give free slots to waiting texts, in their order, while there is space for their prefixes too."""
         taken = {slot.index for slot in self.live.values()}
         free = [index for index in range(self.n_slots) if index not in taken]
         while free and self.waiting:
@@ -187,13 +187,13 @@ class Scheduler:
             self.live[self.waiting.popleft()] = KVSlot(self._cache, free.pop(0), row.start)
 
     def leave(self, row: ScheduledText) -> None:
-        """Free the slot of a text, and the prefixes that neither a live text nor the next waiting one needs."""
+        """Free the slot of a text, and the prefixes that neither a live text nor the next waiting text needs."""
         del self.live[row]
         needed = {prefix for other in (*self.live, *islice(self.waiting, 1)) for prefix in other.path}
         self._prefixes = {prefix: slot for prefix, slot in self._prefixes.items() if prefix in needed}
 
     def plan(self, pack: int) -> list[ScheduledChunk]:
-        """Return the steps of the next pass, about `pack` tokens: short ones by their slots, then pieces of prompts."""
+        """Return the chunks of the next pass, about `pack` tokens: short ones in slot order, then parts of prompts."""
         pending = {row: row.pending(slot) for row, slot in self.live.items()}
         unread = {prefix for prefix, slot in self._prefixes.items() if slot.length < len(prefix.ids)}
         growing = [row for row, ids in pending.items() if len(ids) == 1 and unread.isdisjoint(row.path)]
@@ -211,7 +211,7 @@ class Scheduler:
         )
 
     def _read(self, pending: Mapping[ScheduledText, TokenIds], room: int) -> Iterator[ScheduledChunk]:
-        """Steps over prompts in their order, shared prefixes first, up to `room` tokens."""
+        """Yield the chunks that read pending prompts, in order, shared prefixes first, up to `room` tokens."""
         fresh: set[SharedPrefix] = set()
         for row, ids in pending.items():
             for prefix in row.path:
@@ -229,7 +229,7 @@ class Scheduler:
             yield self._step(row, piece, len(piece), ends=len(piece) == len(ids))
 
     def _step(self, row: ScheduledText, ids: TokenIds, n_known: int, *, ends: bool = True) -> ScheduledChunk:
-        """`ends`: the ids are all that is pending, so logits are wanted from the last known one on."""
+        """Return a chunk of a text. `ends`: no id stays pending, so logits are computed from the last known id on."""
         n_logits = len(ids) - n_known + 1 if ends else 0
         return ScheduledChunk(Chunk(self.live[row], self._slots(row.path), ids, n_logits), row, n_known)
 

@@ -1,4 +1,4 @@
-"""Texts in growth, as token ids: the choice of the next token, choices that rounding could change, and ends."""
+"""Growing texts as token ids: the choice of the next token, choices that rounding could change, and the end."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from pytest_llmeval._lm import FinishReason
 from pytest_llmeval._lm import GenerationKwargs
 
 
-#: Settings of `generate` that its own sampling would use. `draw` samples instead of it, so that rows are independent.
+#: Sampling settings of `generate`. `draw` samples in its place, so that rows are independent of each other.
 WARPERS: Mapping[str, Callable[[float], Any]] = {
     "min_p": transformers.MinPLogitsWarper,
     "typical_p": transformers.TypicalLogitsWarper,
     "epsilon_cutoff": transformers.EpsilonLogitsWarper,
 }
-#: The default of transformers, and so of lm_eval, for sampling that names no top_k.
+#: The default top_k of transformers, and so of lm_eval.
 DEFAULT_TOP_K = 50
-#: Neighbours in a pass change the last digits of logits. A choice whose lead is smaller than this number of roundings
-#: of the largest logit is made again from the text alone.
+#: Other rows in a pass change the last digits of logits. A choice that leads by less than this number of float32
+#: rounding units of the largest logit is repeated with the text by itself.
 ROUNDING = 512
 
 
 @dataclass(slots=True)
 class Text:
-    """One growing text. `at` is the random number of the next token, once it was drawn."""
+    """One growing text. `at` is the random number for the next token, if already drawn."""
 
     prompt: Prompt
     stream: random.Random
@@ -47,7 +47,7 @@ class Text:
 
     @classmethod
     def of(cls, prompt: Prompt) -> Text:
-        """Return the text of a prompt; its random stream depends on ids, seed and repeat, not on machine or batch."""
+        """Return the text of a prompt, whose random stream depends on ids, seed and repeat, not on machine or batch."""
         name = repr((prompt.ids, prompt.kwargs.seed, prompt.kwargs.repeat)).encode()
         return cls(prompt, random.Random(hashlib.blake2b(name).digest()))  # noqa: S311 it draws tokens
 
@@ -60,7 +60,7 @@ class Text:
         return Completion(tuple(self.ids), self.reason or "length")
 
     def draw(self) -> float:
-        """Return the random number for the next token, the same until that token is added."""
+        """Return the random number for the next token, which stays the same until that token is added."""
         if self.at is None:
             self.at = self.stream.random()
         return self.at
@@ -77,21 +77,21 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A token; `close` is True if rounding could change the choice."""
+    """A chosen token; `close` is True if rounding could change the choice."""
 
     token: int
     close: bool
 
 
 def likeliest(logits: torch.Tensor) -> list[Choice]:
-    """Return the likeliest token of each row [rows, vocabulary]."""
+    """Return the likeliest token of each row of logits [rows, vocabulary]."""
     best = logits.topk(min(2, logits.shape[-1]))
     ahead = best.values[:, 0] - best.values[:, -1]
     return _choices(best.indices[:, 0], ahead < _rounding(logits))
 
 
 def draw(logits: torch.Tensor, warpers: Sequence[Any], at: Sequence[float]) -> list[Choice]:
-    """Return the token of each row [rows, vocabulary] at a cumulated probability from 0 to 1, after the warpers."""
+    """Return a token for each row of logits [rows, vocabulary], sampled after the warpers with the numbers `at`."""
     scores = warped(logits, warpers)
     cumulated = cumulate(scores)
     drawn = pick(cumulated, at)
@@ -105,10 +105,10 @@ def draw(logits: torch.Tensor, warpers: Sequence[Any], at: Sequence[float]) -> l
 
 
 def _slack(logits: torch.Tensor, scores: torch.Tensor, shares: torch.Tensor, warpers: Sequence[Any]) -> torch.Tensor:
-    """Return the distance that rounding can move the borders between tokens [rows], by logits and by tokens cut off.
+    """Return the largest change, by rounding, of the cumulated probabilities of a row [rows].
 
-    A token at the edge of the cut is unsure if moving the tokens that stay and all others apart, or together, changes
-    the cut.
+    Rounding changes logits, and possibly the set of tokens that the warpers keep (top_k, top_p): the latter if that set
+    changes when the kept and the other logits are moved apart, or together, by the rounding error.
     """
     rounding = _rounding(logits)
     kept = scores > -torch.inf
@@ -122,27 +122,27 @@ def _slack(logits: torch.Tensor, scores: torch.Tensor, shares: torch.Tensor, war
 def warped(logits: torch.Tensor, warpers: Sequence[Any]) -> torch.Tensor:
     scores: torch.Tensor = logits
     for warper in warpers:
-        # No warper here looks at the ids.
+        # The warpers used here ignore the ids.
         scores = warper(None, scores)
     return scores
 
 
 def cumulate(scores: torch.Tensor) -> torch.Tensor:
-    """Cumulated probabilities [rows, vocabulary]."""
-    # Metal has no float64.
+    """Return cumulated probabilities [rows, vocabulary]."""
+    # Metal (mps) has no float64.
     exact = torch.float32 if scores.device.type == "mps" else torch.float64
     return scores.softmax(-1, dtype=exact).cumsum(-1)
 
 
 def pick(cumulated: torch.Tensor, at: Sequence[float]) -> torch.Tensor:
-    """Return the token [rows] in whose share of a row a number from 0 to 1 falls."""
+    """Return tokens [rows] by inverse transform sampling; `at` are numbers from 0 to 1."""
     point = torch.tensor(at, dtype=cumulated.dtype, device=cumulated.device)[:, None]
     drawn = torch.searchsorted(cumulated, point * cumulated[:, -1:], right=True)
     return drawn[:, 0].clamp(max=cumulated.shape[-1] - 1)
 
 
 def warpers_of(kwargs: GenerationKwargs, own: Any) -> list[Any]:
-    """Return the changes to a distribution before a token is drawn, in the order of transformers.
+    """Return the warpers (temperature, top_k and others) of a sampled text, in the order of transformers.
 
     Settings that the request does not name are those of `own`, the checkpoint's generation config.
     """
@@ -157,7 +157,7 @@ def warpers_of(kwargs: GenerationKwargs, own: Any) -> list[Any]:
 
 
 def _rounding(logits: torch.Tensor) -> torch.Tensor:
-    """Return the largest change of a logit by rounding [rows]; 0 in half precision, where neighbours change texts."""
+    """Return the rounding error of logits per row [rows]; 0 in half precision, where texts may depend on batches."""
     units = ROUNDING if logits.dtype in (torch.float32, torch.float64) else 0
     return units * torch.finfo(torch.float32).eps * logits.nan_to_num(0.0, 0.0, 0.0).abs().amax(-1)
 

@@ -1,11 +1,11 @@
 """Requests as a tree of token ids, and the forward passes that compute each of its tokens once. No tensors.
 
-Sequences that begin alike share a path: task prefix, document, choices. In sorted order every token of the tree
-belongs to the first sequence that holds it, and sequence after sequence, each without what it shares with the one
-before, is the tree in preorder. So a pass is written down as flat lists, and a subtree is a run of sequences.
+Sequences with a common prefix share a path: task prefix, document, choices. Each token of the tree belongs to the first
+sequence, in sorted order, that contains it. The sorted sequences, each without its common prefix with the previous one,
+are the tree in preorder. So a pass is a set of flat lists, and a subtree is a range of sequences.
 
-A pass of many documents is one row, in which a token sees its own document and what all share. Attention over the
-whole row would compute mostly what the mask takes away again: `blocks` says which keys the tokens can see at all.
+A pass over many documents is one row, in which a token sees its own document and the shared tokens. Most scores of
+attention over the whole row would be masked: `blocks` returns the keys that the tokens can see at all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pytest_llmeval._engine.requests import TokenRequest
 
 
 class Asked(NamedTuple):
-    """A target token whose probability is wanted at a place: of a sequence in a tree, of the new ids in a pass."""
+    """A target token to score after the token at `place`, an index in a sequence of a tree or in the ids of a pass."""
 
     place: int
     target: int
@@ -35,24 +35,23 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The size of passes. `pack`: tokens of a pass that is put together from subtrees; `longest`: of any pass."""
+    """The size limits of passes in tokens. `pack`: of a pass over several subtrees; `longest`: of any pass."""
 
     pack: int
     longest: int
 
     def after_running_out(self, tokens: int) -> Limits:
-        """Return limits that split a pass of `tokens` tokens, which did not fit into memory, in two."""
+        """Return limits that halve a pass of `tokens` tokens that did not fit into memory."""
         half = max(1, tokens // 2)
         return Limits(min(self.pack, half), half)
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One forward pass over new tokens behind `held` tokens that are in the cache.
+    """One forward pass over new tokens after `held` tokens that are in the cache.
 
     New token i has position `depths[i]` and sees all held tokens, itself and its ancestors: token j is one
-    if ``j < i < ends[j]``. The first `n_path` new tokens are a path behind the held ones, from which later passes go
-    on.
+    if ``j < i < ends[j]``. The first `n_path` new tokens are a path after the held ones; later passes may continue it.
     """
 
     held: int
@@ -64,7 +63,7 @@ class Pass:
 
     @property
     def n_shared(self) -> int:
-        """The number of first new tokens that are a path which all new tokens behind them see."""
+        """The length of the path at the start of the new tokens that all later new tokens see."""
         n = len(self.ids)
         return next((i for i, end in enumerate(self.ends) if end < n), n)
 
@@ -78,13 +77,13 @@ class _Part(NamedTuple):
 
 
 class _Pack(NamedTuple):
-    """Parts that are read together; all but the first go on where the sequences leave their common path."""
+    """Parts that are read in one pass; all but the first start where the sequences leave their common path."""
 
     parts: tuple[_Part, ...]
 
 
 class Tree:
-    """The tree of some requests. `questions` are their target tokens, not in the order of the requests."""
+    """The token tree of requests. `questions` are their target tokens, not in the order of the requests."""
 
     def __init__(self, requests: Sequence[TokenRequest]) -> None:
         rows = sorted(plan_rows(requests), key=lambda row: row.input_ids)
@@ -93,7 +92,7 @@ class Tree:
         self._own = [0, *accumulate(len(ids) - n for ids, n in zip(self._ids, self._shared, strict=True))]
         self.questions: list[Question] = []
         self._asked: list[list[Asked]] = [[] for _ in rows]
-        # From each depth on, the path belongs to the sequence beside it.
+        # (depth, sequence): the path from this depth on belongs to this sequence.
         owners: list[tuple[int, int]] = []
         for i, row in enumerate(rows):
             while owners and owners[-1][0] >= self._shared[i]:
@@ -113,9 +112,9 @@ class Tree:
         return self._own[-1]
 
     def passes(self, limits: Limits, cached: TokenIds = ()) -> Iterator[Pass]:
-        """Yield the passes in order. `cached`: the path of ids that the cache holds at the start.
+        """Yield the passes in order. `cached`: the path of ids that the cache contains at the start.
 
-        Each pass finds in the cache the tokens that the one before held, and the path with which that one began.
+        For each pass, the cache contains the `held` tokens of the previous pass and the path at its start.
         """
         waiting: list[_Part | _Pack] = [_Part(0, len(self._ids), self._known(cached))] if self._ids else []
         while waiting:
@@ -127,7 +126,7 @@ class Tree:
             if size <= limits.pack:
                 waiting.append(_Pack((part,)))
             elif fork - part.held > limits.longest - limits.pack:
-                # The path before the fork leaves no room for a pack behind it.
+                # The path before the fork leaves no space for a pack after it.
                 end = min(fork, part.held + limits.longest)
                 yield self._write((part._replace(last=part.first + 1),), end)
                 if end < len(self._ids[part.first]):
@@ -138,7 +137,7 @@ class Tree:
                 waiting += reversed(self._divide(part, fork, limits.pack))
 
     def _known(self, cached: TokenIds) -> int:
-        """Return the length of the cached path that all sequences share, up to the first token that is asked about."""
+        """Return the length of the cached prefix that all sequences share, up to the first position that is scored."""
         known = min(common_length(cached, self._ids[0]), self._fork(_Part(0, len(self._ids), 0)))
         asked = self._asked[0][0].place if self._asked[0] else known
         return min(known, asked)
@@ -147,13 +146,13 @@ class Tree:
         return len(self._ids[part.first]) - part.held + self._own[part.last] - self._own[part.first + 1]
 
     def _fork(self, part: _Part) -> int:
-        """Return the depth at which the sequences of a part differ, or one ends."""
+        """Return the depth at which the sequences of a part diverge, or one ends."""
         return min(self._shared[part.first + 1 : part.last], default=len(self._ids[part.first]))
 
     def _divide(self, part: _Part, fork: int, pack: int) -> list[_Part | _Pack]:
-        """Return the subtrees behind a fork: small ones packed, large ones alone.
+        """Return the subtrees after a fork: small ones packed, large ones separately.
 
-        The one that also holds the path to the fork comes first: the others find that path in the cache.
+        The subtree with the path to the fork comes first, so that the others find that path in the cache.
         """
         borders = [i for i in range(part.first + 1, part.last) if self._shared[i] == fork]
         starts = [part.first, *borders]
@@ -169,7 +168,7 @@ class Tree:
         return [*before, *packs, *large]
 
     def _pack(self, parts: Sequence[_Part], pack: int) -> list[_Pack]:
-        """Neighbouring parts in as few packs as possible, of about equal size."""
+        """Return consecutive parts in as few packs as possible, of about equal size."""
         total = sum(self._size(part) for part in parts)
         room = total / max(1, -(-total // pack))
         packs: list[_Pack] = []
@@ -213,7 +212,7 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """New tokens `start` to `end` - 1, and `keys`: all that they can see, as runs of held and new tokens together."""
+    """New tokens `start` to `end` - 1, and `keys`: all that they can see, as slices of the held and new tokens."""
 
     start: int
     end: int
@@ -223,7 +222,7 @@ class Block:
 def blocks(step: Pass, size: int, *, behind_shared: bool = False) -> list[Block]:
     """Return the new tokens in blocks of size / 2 to `size`, cut where a token has the fewest ancestors.
 
-    `behind_shared`: only the tokens behind the shared ones, and only the keys that not all of them see.
+    `behind_shared`: only the tokens after the shared ones, and only the keys that not all of these see.
     """
     first, known = (step.n_shared, step.held + step.n_shared) if behind_shared else (0, 0)
     found = []
@@ -236,7 +235,7 @@ def blocks(step: Pass, size: int, *, behind_shared: bool = False) -> list[Block]
 
 def _cuts(depths: Sequence[int], size: int, start: int) -> Iterator[tuple[int, int]]:
     while len(depths) - start > size:
-        # The last one of the least depth.
+        # The last token of the least depth.
         end = min(range(start + size, start + max(1, size // 2) - 1, -1), key=lambda place: depths[place])
         yield start, end
         start = end
@@ -245,7 +244,7 @@ def _cuts(depths: Sequence[int], size: int, start: int) -> Iterator[tuple[int, i
 
 
 def _runs(held: int, ancestors: Sequence[int], start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Held tokens, ancestors and the block itself as the fewest runs."""
+    """Yield the held tokens, ancestors and the block itself as the fewest slices (start, end)."""
     first, last = 0, held
     for place in ancestors:
         if held + place != last:

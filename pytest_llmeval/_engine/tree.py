@@ -1,8 +1,8 @@
-"""The engine that computes each distinct token once: passes over a tree of token ids, through stock models.
+"""The engine that computes each distinct token once: passes over a tree of token ids, through unmodified models.
 
-A pass reads whole subtrees as one row. `position_ids` are depths, and a mask of four dimensions lets each token
-see its ancestors alone, as it would in a sequence of its own. Tokens that sequences share beyond one pass stay in a KV
-cache. Some models take no such masks, or keep a state: a trial in `choosing` decides.
+A pass reads whole subtrees as one row. `position_ids` are depths, and a mask of four dimensions hides all tokens but
+the ancestors of each token, as in a separate sequence. Tokens that several passes share stay in a KV cache. Some models
+do not accept such masks, or have a recurrent state: a trial in `choosing` decides.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from pytest_llmeval._engine.token_tree import Tree
 from pytest_llmeval._lm import Loglikelihood
 
 
-#: The number of tokens that attend together on a CPU.
+#: The number of tokens in a block of attention on a CPU.
 BLOCK = 128
 #: The number of passes that are planned at once.
 WAVE_PASSES = 64
 
 
 class TreeEngine:
-    """Scores requests by the tree.
+    """Scores requests in passes over their token tree.
 
-    Requests of more than `reach` tokens, for which it is unknown whether the model takes the tree's masks, go to
-    the padded engine. `windows`: the sliding windows of the model's layers. `block`: the number of tokens that attend
-    together, to the keys that any of them can see; 0 for all of a pass. With `remembers`, for weights that nobody
-    changes, the path that one call ends with stays in the cache for the next. Raises ModelError when not even one
-    token fits into memory, or the model fails.
+    The padded engine scores requests of more than `reach` tokens, for which the tree's masks were not tried. `windows`:
+    the sliding windows of the model's layers. `block`: the number of tokens whose attention is computed together, over
+    the keys that any of them can see; 0 for a whole pass. `remembers`: the last path of a call stays in the cache for
+    the next call, which requires constant weights. Raises ModelError if a single token does not fit into memory, or if
+    the model fails.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class TreeEngine:
         self._limits = limits
         self._reach = reach
         self._windows = windows
-        # Other devices gain less from fewer keys than from larger products.
+        # Other devices gain more from larger products than from fewer keys.
         self._block = block if model.device.type == "cpu" else 0
         self._remembers = remembers
-        #: The ids of the path that the KV cache holds.
+        #: The ids of the path in the KV cache.
         self._cached: TokenIds = ()
         self._cache: Any = None
 
@@ -92,7 +92,7 @@ class TreeEngine:
         return [answers[place] for place in range(len(requests))]
 
     def _score(self, requests: Sequence[TokenRequest]) -> Iterator[dict[int, Loglikelihood]]:
-        """Answers by the place of their request, pass by pass."""
+        """Yield answers by the index of their request, pass by pass."""
         try:
             for wave in waves(requests, self._limits.pack * WAVE_PASSES, distinct=True):
                 left = list(wave)
@@ -108,7 +108,7 @@ class TreeEngine:
                 self._forget()
 
     def _pass_by_pass(self, requests: Sequence[TokenRequest]) -> Iterator[tuple[Question, float, bool]]:
-        """Questions as they are answered. Some are left over when memory runs out: the next plan is for less."""
+        """Yield answered questions until memory runs out; the caller plans smaller passes for the others."""
         tree = Tree(requests)
         values: list[list[float]] = [[] for _ in tree.questions]
         greedy = [True] * len(tree.questions)
@@ -129,15 +129,15 @@ class TreeEngine:
                     yield question, total, greedy[i] and not math.isnan(total)
 
     def _forget(self) -> None:
-        """Give the memory of the cache back."""
+        """Drop the cache and release its memory."""
         self._cached, self._cache = (), None
 
     @torch.no_grad()
     def _run(self, step: Pass) -> list[tuple[int, float, bool]]:
-        """Return (question, log-probability of a target, True if that is the likeliest token) for all that is asked."""
+        """Return (question, log-probability, is_greedy) for each scored token of a pass."""
         places = {place: i for i, place in enumerate(dict.fromkeys(asked.place for asked in step.asked))}
         path = self._cached[: step.held]
-        # The cache is worth nothing if the pass fails halfway.
+        # If the pass fails halfway, the cache is unusable.
         self._cached = ()
         logits = self._logits(step, list(places))
         self._cached = path + step.ids[: step.n_path]
@@ -152,10 +152,10 @@ class TreeEngine:
         ]
 
     def _logits(self, step: Pass, places: list[int]) -> torch.Tensor:
-        """Logits [places, vocabulary] at these of the new tokens."""
+        """Return logits [len(places), vocabulary] at these indices of the new tokens."""
         device = self._model.device
         if step.held == 0 or self._cache is None:
-            # Without the config: layers that keep only a window would drop tokens that the mask still shows.
+            # Without the config, since layers that keep only a window would drop tokens that the mask does not hide.
             self._cache = transformers.DynamicCache()
         elif (excess := self._cache.get_seq_length() - step.held) > 0:
             self._cache.crop(-excess)
@@ -169,4 +169,4 @@ class TreeEngine:
 
 def _shape(step: Pass) -> str:
     n = len(step.ids)
-    return f"{n} token{'s' * (n > 1)} behind {step.held}, in sequences of up to {max(step.depths) + 1}"
+    return f"{n} token{'s' * (n > 1)} after {step.held} in the cache, in sequences of up to {max(step.depths) + 1}"

@@ -144,14 +144,14 @@ ROADS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
 SMALLEST = {
     "padded scoring": ("1 sequence of up to 10 tokens", [(4, 10), (2, 10), (1, 10)]),
     "padded writing": ("1 sequence of up to 12 tokens", [(4, 10), (2, 10), (1, 10)]),
-    "tree": ("1 token behind 0, in sequences of up to 1", [(1, 13), (1, 6), (1, 3), (1, 1)]),
+    "tree": ("1 token after 0 in the cache, in sequences of up to 1", [(1, 13), (1, 6), (1, 3), (1, 1)]),
     "continuous": ("1 sequence of up to 9 tokens", [(1, 34), (1, 15), (1, 7), (1, 3), (1, 1)]),
 }
 #: The first pass on each road.
 WHOLE = {
     "padded scoring": ("4 sequences of up to 10 tokens", [(4, 10)]),
     "padded writing": ("4 sequences of up to 12 tokens", [(4, 10)]),
-    "tree": ("13 tokens behind 0, in sequences of up to 10", [(1, 13)]),
+    "tree": ("13 tokens after 0 in the cache, in sequences of up to 10", [(1, 13)]),
     "continuous": ("4 sequences of up to 12 tokens", [(1, 34)]),
 }
 

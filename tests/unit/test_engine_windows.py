@@ -34,7 +34,7 @@ def test_a_continuation_may_fill_the_window() -> None:
 
 def test_a_continuation_that_does_not_fit_is_refused() -> None:
     with pytest.raises(
-        RequestError, match=r"a continuation of 4 tokens cannot be scored in a window of 3; shorten"
+        RequestError, match=r"a continuation of 4 tokens cannot be scored in a window of 3 tokens; shorten"
     ) as e:
         fit_request(7, (Q,), (A, YES, NO, X), 3)
     assert e.value.index == 7
@@ -47,7 +47,7 @@ def test_a_prompt_keeps_its_end_and_leaves_room() -> None:
 
 
 def test_a_window_without_room_for_a_prompt_is_refused() -> None:
-    with pytest.raises(RequestError, match="max_gen_toks 6 leaves no room for a prompt in a window of 6"):
+    with pytest.raises(RequestError, match="max_gen_toks 6 leaves no space for a prompt in a window of 6 tokens;"):
         fit_prompt(0, (Q,), GenerationKwargs(max_gen_toks=6), 6)
 
 

@@ -65,7 +65,7 @@ ROWS = {
     "falcon": lambda: transformers.FalconConfig(**FALCON, alibi=False),
 }
 #: Two reasons against a way that was tried.
-FAILS = r"the model failed on \d+ tokens behind 0, in sequences of up to \d+: (Value|Index)Error: \w"
+FAILS = r"the model failed on \d+ tokens after 0 in the cache, in sequences of up to \d+: (Value|Index)Error: \w"
 DIFFER = r"log-probabilities differ by \d.* \(root mean square\), rounding allows 0\.00"
 #: Models that are not, and the reason: attention of another form, biases by place, a state, a short window.
 PADDED = {

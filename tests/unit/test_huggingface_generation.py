@@ -93,7 +93,7 @@ class TestEnd:
 
     def test_a_prompt_without_room_is_an_error(self) -> None:
         lm = wrap_model(tables.chain(), tables.words(), max_length=256)
-        with pytest.raises(ModelError, match="max_gen_toks 256 leaves no room for a prompt in a window of 256"):
+        with pytest.raises(ModelError, match="max_gen_toks 256 leaves no space for a prompt in a window of 256 tok"):
             lm.generate_until([("Q", GenerationKwargs())])
 
     def test_an_empty_prompt_goes_on_from_bos(self) -> None:
@@ -291,7 +291,7 @@ def test_beams_find_what_is_likelier_as_a_whole() -> None:
     [
         (
             {"max_length": 20},
-            "generation setting 'max_length' is not supported: name the number of new tokens as max_gen",
+            "generation setting 'max_length' is not supported: use max_gen_toks for the number of new tok",
         ),
         ({"temprature": 1.0}, "generation setting 'temprature' is unknown to transformers"),
         ({"repetition_penalty": -1.0}, "the model failed on 1 sequence of up to 257 tokens: ValueError: .*penalty"),

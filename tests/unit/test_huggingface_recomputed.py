@@ -26,7 +26,7 @@ def test_other_passes_give_the_same_numbers() -> None:
         names.append(other.name)
         assert [answer.logprob for answer in other.loglikelihood(REQUESTS)] == pytest.approx(expected, abs=1e-4)
         assert other.engine is not lm.engine  # type: ignore[attr-defined]
-    assert names == ["passes of 256 tokens", "one sequence a pass"]
+    assert names == ["passes of 256 tokens", "one sequence per pass"]
 
 
 def test_another_dtype_is_a_copy_that_does_not_stay() -> None:

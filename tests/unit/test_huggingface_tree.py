@@ -162,12 +162,13 @@ def test_models_that_cannot_take_the_tree_are_served_padded_and_say_why(name: st
     choice = choose_engine(model, EngineOptions(), [2]).choice
     assert (choice.scoring, choice.generation) == ("padded", "padded")
     reason = choice.refused["tree"]
-    assert re.match(r"the model failed on \d+ tokens behind 0, in sequences of up to \d+: (Value|Index)Error: ", reason)
-    assert choice.slower == (
-        "scored by the padded engine, which reads tokens that requests share again for each of them: "
-        f"tree refused: {reason}"
+    assert re.match(
+        r"the model failed on \d+ tokens after 0 in the cache, in sequences of up to \d+: (Value|Index)Error: ", reason
     )
-    with pytest.raises(ModelError, match=rf"engine=tree: .* \({re.escape(reason)}\); engine=padded serves it"):
+    assert choice.slower == (
+        f"scored by the padded engine, which reads shared prefixes again for each request: tree refused: {reason}"
+    )
+    with pytest.raises(ModelError, match=rf"engine=tree: .* \({re.escape(reason)}\); use engine=padded"):
         choose_engine(model, EngineOptions(engine="tree"), [2])
 
 
@@ -338,14 +339,16 @@ def test_one_token_that_does_not_fit_is_an_error(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(engine, "_logits", fail)
     with pytest.raises(
         ModelError,
-        match="out of memory on 1 token behind 0, in sequences of up to 1; give a smaller max_length",
+        match="out of memory on 1 token after 0 in the cache, in sequences of up to 1; give a smaller max_length",
     ):
         engine.score([TokenRequest((3, 7, 9), (4,))], nothing)
 
 
 def test_a_token_that_the_model_lacks_is_an_error() -> None:
     engine = choose_engine(tables.bigram(), EngineOptions(engine="tree"), [2])
-    with pytest.raises(ModelError, match="the model failed on 2 tokens behind 0, in sequences of up to 2: IndexError"):
+    with pytest.raises(
+        ModelError, match="the model failed on 2 tokens after 0 in the cache, in sequences of up to 2: IndexError"
+    ):
         engine.score([TokenRequest((3, 99), (4,))], nothing)
 
 
