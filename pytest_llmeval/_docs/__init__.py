@@ -1,8 +1,8 @@
-"""The docs of a task: where its data lies, which rows of it are docs, and which of them a run asks for.
+"""The docs of a task: where its data lies, which rows of it are docs, and which docs a run evaluates.
 
 layout      the files of each split in a folder
 readers     files as tables
-opening     one split, from mirror, files, function or hub
+opening     one split, from a mirror, files, a function or the hub
 tasks       the docs and the few-shot pool of one task; limit, share, seeded sample
 """
 

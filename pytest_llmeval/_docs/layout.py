@@ -1,16 +1,16 @@
 """The files of each split in a folder that is laid out like a data set on the Hugging Face hub.
 
-The layout is the hub's own (huggingface.co/docs/hub/datasets-manual-configuration): a README.md whose front
-matter lists `configs`, each with its `data_files`; else files and folders named after their split. Only names
-are looked at here, nothing is read but the README.
+The layout is that of the hub (huggingface.co/docs/hub/datasets-manual-configuration): a README.md whose front
+matter lists `configs`, each with its `data_files`; else files and folders named after their split. Only the README
+is read here; of other files only the names are used.
 
 ``datasets.load_dataset(folder, config, split=split)`` reads such a folder as well. It is not used, since it
 
-- prepares every split of a configuration, where here only the split that is asked for is read;
-- takes 25 ms per parquet file for a copy in its disk cache, against 4 ms straight into memory (see `readers`); MMLU
-  has 57 configurations;
+- prepares every split of a configuration, whereas only the requested split is read here;
+- takes 25 ms per parquet file for a copy in its disk cache, against 4 ms to read it into memory (see `readers`);
+  MMLU has 57 configurations;
 - locks that cache, so that the workers of pytest-xdist wait for each other;
-- asks the hub where there is no such folder, and names neither the task nor the places that it looked at.
+- queries the hub if there is no such folder, and its errors name neither the task nor the places it searched.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from pytest_llmeval._errors import DataError
 from pytest_llmeval._task import NOTHING
 
 
-#: File suffix -> format. Of several formats in one folder the first of this order holds the data: a LICENSE.txt beside
-#: parquet files is not a split. The formats are values of `dataset_path` as well.
+#: File suffix -> format. If a folder has files of several formats, only the first in this order is data: a LICENSE.txt
+#: beside parquet files is not a split. The formats are values of `dataset_path` as well.
 FORMATS = MappingProxyType(
     {".parquet": "parquet", ".jsonl": "json", ".json": "json", ".csv": "csv", ".tsv": "csv", ".txt": "text"}
 )
-#: Suffixes of compressed files. The readers undo them, but for parquet, which compresses inside the file.
+#: Suffixes of compressed files. The readers decompress them, except parquet, which compresses inside the file.
 COMPRESSIONS = frozenset({".gz", ".bz2", ".xz", ".zst"})
 
 #: Word in the name of a file or folder -> the name that `datasets` gives such a split.
@@ -50,7 +50,7 @@ _SPLIT_WORDS = {
 }
 _SPLIT_WORD = re.compile(rf"(?:^|[-._ 0-9])({'|'.join(_SPLIT_WORDS)})(?=[-._ 0-9]|$)")
 _SHARD = re.compile(r"^(.+)-\d{5}-of-\d{5}")
-#: Files that describe a data set and hold none of it.
+#: Files that describe a data set but contain no data.
 _NOT_DATA = frozenset({"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "config.json"})
 
 #: Split name -> its files, in the order in which they are read.
@@ -61,7 +61,7 @@ Splits = Mapping[str, tuple[Path, ...]]
 class Config:
     """One named configuration of a data set: glob patterns per split, and options for the reader (`sep`, ...).
 
-    Without patterns the names of the files in `folder` give the splits.
+    Without patterns the splits are found by the names of the files in `folder`.
     """
 
     folder: str
@@ -71,7 +71,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The configurations of a folder by name; none where its README names none. `default` is used without a name.
+    """The configurations of a folder by name, if its README has any. `default` is used if a task names none.
 
     `holds_data`: the folder is a data set, since its README lists configurations or data files lie in it.
     `has_types`: the README also declares the types of the columns (`dataset_info`).
@@ -117,7 +117,7 @@ def read_layout(folder: Path) -> Layout:
 
 
 def lookup(splits: Splits, wanted: str) -> tuple[Path, ...]:
-    """Return the files of a split, which may have another word for its name (`dev` for `validation`); or ()."""
+    """Return the files of a split, also under another name for it (`dev` for `validation`); () if there are none."""
     if wanted in splits:
         return splits[wanted]
     meaning = _SPLIT_WORDS.get(wanted)
@@ -126,7 +126,7 @@ def lookup(splits: Splits, wanted: str) -> tuple[Path, ...]:
 
 
 def split_patterns(data_files: Any) -> dict[str, tuple[str, ...]]:
-    """Return `data_files` in any of its spellings as patterns per split: a text, a list, or either per split."""
+    """Return the glob patterns of each split from `data_files`: a text, a list, or a mapping from splits to either."""
     if isinstance(data_files, Mapping):
         return {str(split): _texts(paths) for split, paths in data_files.items()}
     if isinstance(data_files, list | tuple) and all(isinstance(entry, Mapping) for entry in data_files):
@@ -150,7 +150,7 @@ def matching(folder: Path, patterns: Iterable[str]) -> tuple[Path, ...]:
 
 
 def matching_splits(folder: Path, patterns: Mapping[str, tuple[str, ...]]) -> Splits:
-    """Return the splits of which files match their patterns."""
+    """Return the splits that have files which match their patterns, with these files."""
     found = {split: matching(folder, globs) for split, globs in patterns.items()}
     return {split: files for split, files in found.items() if files}
 
@@ -173,7 +173,7 @@ def _front_matter(readme: Path) -> Mapping[str, Any]:
     if head.strip() or "\n---" not in rest:
         return NOTHING
     try:
-        # libyaml's safe loader where there is one: the card of a data set with many configs is long.
+        # libyaml's safe loader if it is installed, because the card of a data set with many configs is long.
         card = yaml.load(rest.split("\n---", 1)[0], Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     except yaml.YAMLError as error:
         raise DataError(f"{readme}: the front matter is not YAML ({' '.join(str(error).split())})") from error
@@ -181,7 +181,7 @@ def _front_matter(readme: Path) -> Mapping[str, Any]:
 
 
 def _named_splits(folder: Path, name: str | None) -> Splits:
-    """Return splits by names of files and folders: `<config>/<split>-*.parquet`, `data/test.jsonl`, `test/0.csv`."""
+    """Return splits by file and folder names: `<config>/<split>-*.parquet`, `data/test.jsonl`, `test/0.csv`."""
     base = folder / name if name else folder
     if not base.is_dir():
         if name == "default":
@@ -189,7 +189,7 @@ def _named_splits(folder: Path, name: str | None) -> Splits:
         else:
             raise DataError(f"{folder} has no config {name!r} (no README.md with configs, and no folder {name})")
     files = _data_files(base)
-    # The folder of each file without parts that are named after a split, or after nothing (`data`).
+    # The folder of each file without the parts that are named after a split or just `data`.
     parts = [path.relative_to(base).parent.parts for path in files]
     homes = {Path(*(part for part in one if part != "data" and not _SPLIT_WORD.search(part))) for one in parts}
     if len(homes) > 1 and name is None:

@@ -1,6 +1,6 @@
 """The splits of data sets: opened from files, from a local mirror, from a function, or from the hub.
 
-Whatever lies on this disk is read without any network, and only the files of the split that is asked for.
+Data on this disk is read without network access, and only the files of the requested split are read.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _URL_MEND = (
 
 
 class DataSource:
-    """The data sets opened so far: tasks that share a data set share its tables. One object serves one run."""
+    """The data sets opened so far. Tasks that use the same data set share its tables. A run has one such object."""
 
     def __init__(self) -> None:
         self._splits: dict[tuple[Any, ...], Any] = {}
@@ -68,8 +68,8 @@ class DataSource:
         self._folders: dict[Path, tuple[Layout, Mapping[str, datasets.Features]]] = {}
         #: What functions of task files returned, by function and arguments.
         self._made: dict[tuple[DocFunction, str], Any] = {}
-        #: Data set -> why the hub could not be reached for it. Trying takes half a minute, so the 57 subjects of MMLU
-        #: try once.
+        #: Data set -> the reason why the hub could not be reached. An attempt takes half a minute, so there is one for
+        #: the 57 subjects of MMLU.
         self._unreachable: dict[str, str] = {}
 
     def split(self, task: Task, settings: Settings, split: str) -> Any:
@@ -77,7 +77,7 @@ class DataSource:
 
         `dataset_path` is looked for in the mirror (`settings.data_dir`), beside the task file, in the working folder,
         and on the hub, in this order. Raises DataError, which names the data set, its config, the split, the places
-        looked at and the mend.
+        searched and the remedy.
         """
         key = (
             task.dataset_path,
@@ -114,7 +114,7 @@ class DataSource:
         return self._from_hub(task, path, split, looked)
 
     def _from_function(self, task: Task, function: DocFunction, split: str) -> Any:
-        """Return a split out of what `custom_dataset`, called with metadata and dataset_kwargs, gives by name."""
+        """Return a split from the splits that `custom_dataset` returns by name, given metadata and dataset_kwargs."""
         kwargs = {**{key: value for key, value in task.metadata.items() if key != "gates"}, **task.dataset_kwargs}
         where = f"{describe(task, split)} ({task.path}:{task.line_of('custom_dataset')})"
         key = (function, repr(kwargs))
@@ -144,7 +144,7 @@ class DataSource:
         raise DataError(
             f"{describe(task, split)}: cannot be loaded. Looked for {', '.join(looked)}, and on the Hugging Face hub "
             f"({reason}). Put it at DIR/{path}, laid out as on the hub, and give --llmeval-data DIR; or go online "
-            "(for a gated one: log in, and accept its terms)"
+            "(if it is gated, log in and accept its terms)"
         )
 
 
@@ -156,7 +156,7 @@ def describe(task: Task, split: str | None) -> str:
 
 
 def _refuse_addresses(task: Task, path: str, split: str) -> None:
-    """Raise DataError for an address: only a hub data set, or a file of one, may be named by other than a path."""
+    """Raise DataError for an address: only a path, a hub data set or a file of a hub data set is read."""
     patterns = split_patterns(task.dataset_kwargs.get("data_files") or ())
     named = [pattern for files in patterns.values() for pattern in files]
     if path in FORMATS.values():
@@ -191,7 +191,7 @@ def _from_named_files(task: Task, kind: str, settings: Settings, split: str) -> 
 
 
 def _named_files(task: Task, settings: Settings, split: str, pattern: str) -> Sequence[Path]:
-    """Return the files of one entry of `data_files`: beside the task file, else (as in the peer) in the working folder.
+    """Return the files of one entry of `data_files`: beside the task file, else (as in lm_eval) in the working folder.
 
     ``hf://datasets/org/name/path`` is read as ``DIR/org/name/path`` of the mirror.
     """
@@ -221,7 +221,7 @@ def _read_folder(task: Task, folder: Path) -> tuple[Layout, Mapping[str, dataset
 
 
 def _from_folder(task: Task, layout: Layout, features: Mapping[str, datasets.Features], split: str) -> datasets.Dataset:
-    """Return a split of the task's own `data_files`, relative to the data set, else of its configuration."""
+    """Return a split by the task's own `data_files`, relative to the folder, else by the configuration."""
     data_files = task.dataset_kwargs.get("data_files")
     if data_files is not None:
         folder = layout.folder / str(task.dataset_kwargs.get("data_dir") or "")
@@ -238,7 +238,7 @@ def _from_folder(task: Task, layout: Layout, features: Mapping[str, datasets.Fea
     kind = format_of(files[0])
     if kind is None:
         known = ", ".join(FORMATS)
-        raise DataError(f"{describe(task, split)}: {files[0]} is of no format that is read here; convert it to {known}")
+        raise DataError(f"{describe(task, split)}: {files[0]} has an unsupported format; convert it to {known}")
     declared = features.get(task.dataset_name or layout.default or "default")
     return _read(task, split, kind, files, options, declared)
 
@@ -251,7 +251,7 @@ def _read(
     options: Mapping[str, Any] = NOTHING,
     features: datasets.Features | None = None,
 ) -> datasets.Dataset:
-    """Return files as one table; the reader's options in `dataset_kwargs` win over those of the configuration."""
+    """Return files as one table. Reader options in `dataset_kwargs` take precedence over those of the configuration."""
     own = {key: value for key, value in task.dataset_kwargs.items() if key not in _LOADER_KEYS}
     try:
         return read(kind, files, {**options, **own}, features)

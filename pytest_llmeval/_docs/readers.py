@@ -1,6 +1,6 @@
 """Data files as tables, by the readers and column types of the `datasets` library.
 
-Only here and in `opening` is that library used, and only when a data set is opened.
+That library is used only here and in `opening`, and only when a data set is opened.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import datasets
 
 
-#: Seeds of Python and numpy in the peer when it loads a task (lm_eval --seed 0,1234,1234,1234).
+#: Seeds of Python and numpy in lm_eval when it loads a task (lm_eval --seed 0,1234,1234,1234).
 _PYTHON_SEED, _NUMPY_SEED = 0, 1234
 
 
@@ -33,7 +33,7 @@ def quiet_and_seeded() -> Iterator[None]:
     """Run code of `datasets` or of a task file without progress bars, and with the same random numbers every time.
 
     A `process_docs` that shuffles with the global generator gives the same docs in every process, and the
-    generators are left as they were.
+    states of the generators are restored.
     """
     import datasets
     import numpy as np
@@ -58,7 +58,7 @@ def read(
     """Return files of one format (a value of `FORMATS`) as one table in memory, as `datasets.load_dataset` gives it.
 
     `options` go to the reader (`sep`, `field`, ...), `features` are column types declared elsewhere. Files without
-    rows give a table without rows. Raises whatever the reader raises.
+    rows give a table without rows. Exceptions of the reader are passed on.
     """
     import datasets
 
@@ -71,7 +71,7 @@ def read(
                 return _read_parquet(names, options, features)
             tabs = {"sep": "\t"} if kind == "csv" and ".tsv" in files[0].suffixes else {}
             reader = getattr(datasets.Dataset, f"from_{kind}")
-            # The cache is thrown away at once: nothing stale is read, no worker waits for a lock.
+            # The cache is deleted at once, so that no stale data is read and no worker waits for a lock.
             with tempfile.TemporaryDirectory(prefix="llmeval-") as cache:
                 settings = {"cache_dir": cache, "keep_in_memory": True, "features": features}
                 table: datasets.Dataset = reader(names, **settings, **{**tabs, **options})
@@ -86,8 +86,8 @@ def _read_parquet(files: list[str], options: Mapping[str, Any], features: datase
     import datasets
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-    # Straight into memory, 4 ms per file; the library's own way through its disk cache takes 25. It would also
-    # hash every value for a name (15 ms); the paths of the files and when they were written do as well.
+    # Reading into memory takes 4 ms per file, the library's disk cache 25. The library would also hash all values
+    # for a fingerprint (15 ms); one made of the files' paths and modification times serves as well.
     table = pq.read_table(files, columns=options.get("columns"), partitioning=None)
     written = [(file, os.stat(file).st_mtime_ns) for file in files]
     dataset = datasets.Dataset(table, fingerprint=hashlib.sha256(repr(written).encode()).hexdigest()[:16])

@@ -1,6 +1,6 @@
-"""The docs of a task: the rows of its evaluated split and of its few-shot pool, each opened only when asked for.
+"""The docs of a task: the rows of its evaluated split and of its few-shot pool, each opened when it is first used.
 
-A doc is a plain dict, made when it is first read. A run may ask for some of the docs only.
+A doc is a plain dict, made when it is first read. A run may select some of the docs.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from pytest_llmeval._task import Task
 
 
 def select(n: int, settings: Settings) -> Sequence[int]:
-    """Return the indices of the docs that this run asks for, of `n` docs after `process_docs`, ascending.
+    """Return the indices of the docs that this run selects from `n` docs after `process_docs`, ascending.
 
-    `settings.limit` is a count, or below 1 a share of which the ceiling is taken, exactly: 0.07 of 100 is 7. With
-    `sample_seed` as many docs are drawn at random; a larger sample by the same seed holds the smaller one. Raises
+    `settings.limit` is a count, or a share below 1, rounded up exactly: 0.07 of 100 is 7. These are the first docs, or
+    with `sample_seed` docs drawn at random; a larger sample by the same seed contains the smaller one. Raises
     SettingError for any other limit.
     """
     limit = settings.limit
@@ -39,7 +39,7 @@ def select(n: int, settings: Settings) -> Sequence[int]:
         return range(n)
     if not 0 < limit < math.inf or (limit >= 1 and limit != int(limit)):
         raise SettingError(f"limit: expected a number of docs (10) or a share below 1 (0.1), got {limit!r}")
-    # By way of its shortest decimal: the float nearest to 0.07 is larger than 7/100, and its ceiling would be 8.
+    # Computed from the shortest decimal: the float nearest to 0.07 is above 7/100, so rounding up would give 8.
     count = min(n, int(limit) if limit >= 1 else math.ceil(Fraction(repr(limit)) * n))
     if settings.sample_seed is None:
         return range(count)
@@ -48,13 +48,13 @@ def select(n: int, settings: Settings) -> Sequence[int]:
     return sorted(order[:count])
 
 
-#: Rows turned into Python objects at a time: one by one a row takes 15 to 65 us, in blocks of this size 1 to 6, and
-#: examples drawn from all over a large split still wait for few rows that are not used.
+#: Rows turned into Python objects at a time. One by one, a row takes 15 to 65 us, in blocks of this size 1 to 6 us,
+#: and for examples drawn from a large split few unused rows are converted.
 _BLOCK = 32
 
 
 def as_rows(data: Any, where: str) -> Sequence[DocData]:
-    """Return a `datasets.Dataset`, or any iterable of dicts, as docs. Raises DataError, which starts with `where`."""
+    """Return the docs of a `datasets.Dataset` or an iterable of dicts. Raises DataError that begins with `where`."""
     if hasattr(data, "column_names") and hasattr(data, "__len__"):
         return _TableRows(data)
     rows = list(data) if isinstance(data, Iterable) else [data]
@@ -95,7 +95,7 @@ class _TableRows(Sequence[DocData]):
 
 
 class TaskDocs:
-    """The evaluated docs of one task, by index after `process_docs`, and the pool its examples come from.
+    """The evaluated docs of one task, by index after `process_docs`, and its few-shot pool.
 
     `split` is the evaluated split.
     """
@@ -126,7 +126,7 @@ class TaskDocs:
 
     @property
     def fewshot_split(self) -> str | None:
-        """The split that examples come from; None if they are written in the task file."""
+        """The split that few-shot examples come from; None if they are written in the task file."""
         task = self.task
         if task.fewshot.split is not None:
             return task.fewshot.split
@@ -141,7 +141,7 @@ class TaskDocs:
         return self._rows[index]
 
     def fewshot_pool(self) -> Sequence[DocData]:
-        """Return all docs that examples may be drawn from; opened with the first call. Raises DataError."""
+        """Return all docs that examples may be drawn from; they are opened by the first call. Raises DataError."""
         if self._pool is None:
             self._pool = self._open_pool()
         return self._pool
@@ -149,7 +149,7 @@ class TaskDocs:
     def row_of_example(self, i: int) -> int | None:
         """Return the index of the doc that the pool's i-th example was made from, or None if that is not known.
 
-        It is not known where the pool has another split, or where a process_docs of its own drops rows of this one.
+        It is not known if the pool is another split, or if a `process_docs` of its own drops rows of this split.
         """
         self.fewshot_pool()
         return None if self._pool_rows is None else self._pool_rows[i]
@@ -193,6 +193,6 @@ def open_docs(task: Task, settings: Settings, source: DataSource | None = None) 
     """Return the evaluated docs of a task, after `process_docs`; the few-shot pool is not opened before it is used.
 
     Pass one `source` for all tasks of a run, so that each table is read once. Raises DataError if the data is not
-    found, or if a split is missing or empty: it names data set, config, split, the places looked at, the mend.
+    found, or if a split is missing or empty: it names data set, config, split, the places searched and the remedy.
     """
     return TaskDocs(task, settings, source or DataSource())

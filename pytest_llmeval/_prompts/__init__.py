@@ -1,9 +1,9 @@
-"""Docs to requests: the prompts of a doc, and what a task asks a model about them.
+"""The prompts of a doc, and the requests that a task sends to a model for it.
 
 fields      the value of a field of the task for a doc, with its type
 rendering   a doc, or an example, with all its fields computed
 turns       the turns of a prompt, as plain text or as a chat
-fewshot     the examples before each doc
+fewshot     the few-shot examples before each doc
 generation  the settings of generations
 requests    the requests to a model
 """

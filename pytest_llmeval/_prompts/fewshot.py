@@ -1,7 +1,7 @@
-"""The solved examples before a doc: a function of task, seed and doc, never of the other docs that are run.
+"""The few-shot examples before a doc. They depend on task, seed and doc, never on the other docs of a run.
 
 The draws are those of lm-evaluation-harness when it runs all docs of a task in one process: one generator per
-task, seeded once, consumed doc by doc. They are made in that order up to the doc asked for and remembered, so
+task, seeded once, used doc by doc. The draws are made in that order, up to the requested doc, and kept, so
 that any selection of docs, in any order and in any process, gets the examples of the full run.
 """
 
@@ -24,7 +24,7 @@ def num_fewshot(task: Task, settings: Settings) -> int:
 
 
 class Shots:
-    """The examples of every doc of one task."""
+    """The few-shot examples of every doc of one task."""
 
     def __init__(self, task: Task, docs: TaskDocs, settings: Settings) -> None:
         self._task = task
@@ -32,19 +32,19 @@ class Shots:
         self._seed = settings.fewshot_seed
         self._n = num_fewshot(task, settings)
         self._n_is_given = settings.num_fewshot is not None
-        self._rng = random.Random(self._seed)  # noqa: S311 - the peer's draws, not a secret
+        self._rng = random.Random(self._seed)  # noqa: S311 - lm_eval's draws, not a secret
         #: Indices into the pool for doc 0, 1, ... as far as drawn, or the reason why there are none.
         self._drawn: list[tuple[int, ...] | DataError] = []
 
     def check(self) -> None:
-        """Raise DataError if no doc can have its examples: there is no pool, or too small a one.
+        """Raise DataError if no doc can have its examples, because the pool is missing or too small.
 
-        A doc may still have too few of its own, where copies of it are in the pool.
+        A single doc may still have too few examples, if copies of it are in the pool.
         """
         if self._n == 0:
             return
         pool = self._docs.fewshot_pool()
-        # Where the docs are their own pool, each has all but itself.
+        # If the evaluated docs are the pool, each doc can have all docs but itself.
         have = len(pool) - (self._same_split and len(pool) == len(self._docs))
         if have < self._n:
             raise self._too_few(have, pool)
@@ -52,7 +52,7 @@ class Shots:
     def for_doc(self, index: int) -> tuple[DocData, ...]:
         """Return the examples of one doc, in the order in which they are shown.
 
-        Raises DataError if the pool has fewer than asked for besides the doc itself.
+        Raises DataError if the pool, without the doc itself, has fewer than `num_fewshot`.
         """
         if self._n == 0:
             return ()
@@ -63,7 +63,7 @@ class Shots:
             try:
                 self._drawn.append(self._draw(pool, len(self._drawn)))
             except DataError as error:
-                # Only that doc is in error: the examples of the docs after it are drawn all the same.
+                # Only this doc has an error: the examples of later docs are still drawn.
                 self._drawn.append(error)
         drawn = self._drawn[index]
         if isinstance(drawn, DataError):
@@ -76,9 +76,9 @@ class Shots:
 
     @property
     def _peer_excludes(self) -> bool:
-        """True if the peer draws one more and removes the doc: it compares the names written in the task file.
+        """True if the task file names one split for examples and docs: lm_eval then draws one more and removes the doc.
 
-        They are equal as well if both are absent: examples of the training split, docs of the validation split.
+        This includes naming neither, as for examples of the training split before docs of the validation split.
         """
         return self._task.fewshot.split == self._task.test_split
 
@@ -91,9 +91,9 @@ class Shots:
         return first
 
     def _draw(self, pool: Sequence[DocData], index: int) -> tuple[int, ...]:
-        """Return examples of the next doc. Every doc takes the same numbers from the generator as in the peer."""
+        """Return the examples of the next doc. Each doc takes as many random numbers as in lm_eval."""
         if self._peer_excludes:
-            # One more than asked for, where there is one: in the peer a pool of exactly n is an error here.
+            # One more than needed, if there is one. A pool of exactly n is an error in lm_eval, but not here.
             drawn = self._sample(range(len(pool)), min(self._n + 1, max(self._n, len(pool))), pool)
             kept = [i for i in drawn if not self._is_doc(pool, i, index)][: self._n]
             return tuple(kept if len(kept) == self._n else self._sample(self._others(pool, index), self._n, pool))
@@ -103,9 +103,9 @@ class Shots:
         return self._without_doc(pool, drawn, index) if self._same_split else tuple(drawn)
 
     def _without_doc(self, pool: Sequence[DocData], drawn: Sequence[int], index: int) -> tuple[int, ...]:
-        """Return the draw with others in place of the doc itself, which the peer shows as its own example.
+        """Return the draw with the doc itself replaced; lm_eval would show the doc as its own example.
 
-        The others come from a generator of this doc's own, so that all other docs keep the peer's draws.
+        The replacement comes from a separate generator for this doc, so that all other docs keep lm_eval's draws.
         """
         kept = [i for i in drawn if not self._is_doc(pool, i, index)]
         missing = self._n - len(kept)
@@ -135,6 +135,6 @@ class Shots:
         besides = f" besides the evaluated doc (of {len(pool)})" if have < len(pool) else ""
         line = f"num_fewshot ({task.path}:{task.line_of('num_fewshot')})"
         return DataError(
-            f"task {task.name}: {self._n} examples are asked for, but {source} has {have}{besides}; lower "
+            f"task {task.name}: {self._n} examples are needed, but {source} has {have}{besides}; lower "
             f"{'--llmeval-fewshot' if self._n_is_given else line} or draw them from another split (fewshot_split)"
         )

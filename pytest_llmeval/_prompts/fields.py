@@ -1,7 +1,7 @@
 """The values of the fields of a task (`doc_to_text`, `doc_to_choice`, ...) for one doc, with their types.
 
-The type decides what a value means, never its look: a column of numbers holds indices, the text "12" is a text
-and so is "[1, 2]". A template that puts out a single value has the type of that value.
+The type of a value decides its meaning, not how it looks: a column of numbers holds indices, "12" is a text and so is
+"[1, 2]". A template that outputs a single value has the type of that value.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ class NamedDoc:
     name: str
 
     def place(self, field: Field) -> str:
-        """``task t, doc 3, doc_to_text (benchmarks/t.yaml:7)``; without a line where it comes from an include."""
+        """Return ``task t, doc 3, doc_to_text (benchmarks/t.yaml:7)``, without the line if it is in an include."""
         line = "" if field.line is None else f":{field.line}"
         return f"task {self.task.name}, {self.name}, {field.key} ({self.task.path}{line})"
 
 
 def value_of(field: Field | None, row: NamedDoc) -> Any:
-    """Return a field's value for one doc: a column's, a template's, a function's, or a constant; None without a field.
+    """Return a field's value for one doc: from a column, template, function or constant; None without a field.
 
-    Raises TemplateError where a template does not fit the doc, and TaskFileError where a function fails.
+    Raises TemplateError if a template cannot be rendered for the doc, and TaskFileError if a function fails.
     """
     if field is None:
         return None
     if field.function is not None:
-        # A copy: changes that a function makes to its doc must not reach other fields, nor its next use as an example.
+        # A copy, because changes by a function must not affect other fields of the doc or its use as an example.
         return call(field.function, row.place(field), dict(row.data))
     if field.text is not None:
         column = field.text in row.data
@@ -72,12 +72,12 @@ def choices_of(field: Field | None, row: NamedDoc) -> tuple[str, ...] | None:
 
 
 def is_written(field: Field, row: NamedDoc) -> bool:
-    """Return True if the task file spells the value (a template, a list), so that digits may stand for an index."""
+    """Return True if the value is written in the task file (a template, a list), so that digits may be an index."""
     return field.function is None and field.text not in row.data
 
 
 def _written_list(text: str) -> Any:
-    """Return the list that a template wrote piece by piece, e.g. ``['{{a}} is true', '{{a}} is false']``."""
+    """Return the list that a template spells out, e.g. ``['{{a}} is true', '{{a}} is false']``."""
     try:
         return ast.literal_eval(text)
     except (SyntaxError, ValueError, MemoryError, RecursionError):

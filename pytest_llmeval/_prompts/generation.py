@@ -1,4 +1,4 @@
-"""The settings of generations in this run: the `generation_kwargs` of a task, and the user's overrides."""
+"""The generation settings of this run: the `generation_kwargs` of a task, and the user's overrides."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pytest_llmeval._taskfile import LIMIT_KEYS
 from pytest_llmeval._taskfile import generation_settings
 
 
-#: Settings that `GenerationKwargs` has a field for; all others go to the backend as they are.
+#: Settings that are fields of `GenerationKwargs`; all others are passed to the backend unchanged.
 _OWN = frozenset({"until", "max_gen_toks", "do_sample", "temperature", "top_p", "top_k", "seed"})
 
 
 def generation_kwargs(task: Task, settings: Settings) -> GenerationKwargs:
-    """Return the settings of one generation of a task, `settings.gen_kwargs` key by key over the task's.
+    """Return the settings of one generation of a task, overridden key by key by `settings.gen_kwargs`.
 
-    Without `until` a text ends at the few-shot delimiter; empty stop strings stop nothing. Raises SettingError
+    Without `until` a text ends at the few-shot delimiter; empty stop strings have no effect. Raises SettingError
     for an override of the wrong type.
     """
     merged = generation_settings({"until": [task.fewshot_delimiter], **task.generation_kwargs}, overrides_of(settings))
@@ -40,13 +40,13 @@ def generation_kwargs(task: Task, settings: Settings) -> GenerationKwargs:
 
 
 def written_kwargs(task: Task, settings: Settings) -> dict[str, Any]:
-    """Return `generation_kwargs` as the task's file spells them, the user's over them, for result and sample files."""
+    """Return `generation_kwargs` as in the task file, with the user's overrides, for result and sample files."""
     return {**task.config.get("generation_kwargs", task.generation_kwargs), **overrides_of(settings)}
 
 
 def overrides_of(settings: Settings) -> dict[str, Any]:
     """Return the user's overrides of the generation settings of every task, typed. Raises SettingError."""
-    # From the command line every value comes as a text.
+    # Every value from the command line is a text.
     return {
         name: _TYPES.get(name, _FREE).read(value, f"--llmeval-gen-kwargs: {name}") if isinstance(value, str) else value
         for name, value in settings.gen_kwargs.items()
@@ -66,7 +66,7 @@ def _free(text: str) -> Any:
 
 
 def _stops(text: str) -> list[str]:
-    """Return one stop string as it stands, or a list of them: ``["\\n", "Q:"]``."""
+    """Return one stop string unchanged, or a list of them: ``["\\n", "Q:"]``."""
     stops = ast.literal_eval(text) if text.startswith("[") and text.endswith("]") else [text]
     if not all(isinstance(stop, str) for stop in stops):
         raise ValueError(text)

@@ -1,4 +1,4 @@
-"""A doc, or an example, with every field of its task computed once, with the type it has."""
+"""The rendering of a doc or example: each field of its task is computed once and keeps its type."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def render_doc(task: Task, index: int, data: DocData) -> RenderedDoc:
 
 
 def render_example(task: Task, data: DocData) -> tuple[Turn, ...]:
-    """Return a solved example, written by the fields of `fewshot_config` where it has them, else by the task's."""
+    """Return a solved example, rendered with the fields of `fewshot_config` where it has them, else with the task's."""
     own, row = task.fewshot, NamedDoc(task, data, "an example")
     choices = choices_of(own.doc_to_choice or task.doc_to_choice, row)
     text, chosen = _prompt(own.doc_to_text or task.doc_to_text, row, choices)
@@ -62,12 +62,12 @@ def render_example(task: Task, data: DocData) -> tuple[Turn, ...]:
 
 
 def _prompt(field: Field | None, row: NamedDoc, choices: Choices) -> tuple[str, int | None]:
-    """Return the prompt of a doc, and its index among the choices where the options are prompts (as in WinoGrande)."""
+    """Return the prompt of a doc and, if the choices are prompts (as in WinoGrande), the index of the right one."""
     if field is None:
         return "", None
     value = value_of(field, row)
     if choices is not None and OUTPUT_TYPES[row.task.output_type].has_choices:
-        # ``{% if good %}0{% else %}1{% endif %}``: no value of the doc is written, so digits can only be an index.
+        # ``{% if good %}0{% else %}1{% endif %}``: it prints no value of the doc, so digits can only be an index.
         only_digits = field.text is not None and "{%" in field.text and "{{" not in field.text
         index = written_index(value) if only_digits else as_index(value)
         if index is not None:
@@ -84,7 +84,7 @@ def _answers(field: Field | None, row: NamedDoc, choices: Choices, chosen: int |
 
 
 def _problem(row: NamedDoc, choices: Choices, chosen: int | None, answers: Answers) -> str | None:
-    """Return the reason why a doc cannot be scored. A `process_results` judges the answers itself."""
+    """Return the reason why a doc cannot be scored. `process_results` judges the answers itself."""
     task = row.task
     kind = OUTPUT_TYPES[task.output_type]
     if kind.has_choices and task.doc_to_choice is not None:

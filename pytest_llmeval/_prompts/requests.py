@@ -1,4 +1,4 @@
-"""The requests of a doc to a model: its prompts, and what is asked about them, by output type."""
+"""The requests to a model for one doc: its prompts, with the arguments that the output type needs."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from pytest_llmeval._task import Task
 def instances_for(
     task: Task, doc: RenderedDoc, shots: Sequence[DocData], settings: Settings, chat: ChatTemplate | None
 ) -> tuple[Instance, ...]:
-    """Return the requests of one doc, with its examples in front; `chat` writes the prompt as messages of a chat.
+    """Return the requests of one doc, with its examples `shots` in the prompt; `chat` renders it as chat messages.
 
-    The output type says which requests these are; of a generation there is one per repeat. The contexts of one doc
-    are one object where they are equal. Raises TemplateError or DataError, and SettingError for generation settings.
+    The output type decides which requests these are; a generation has one per repeat. Equal contexts of one doc are
+    one object. Raises TemplateError or DataError, and SettingError for generation settings.
     """
     kind = OUTPUT_TYPES[task.output_type]
     prompts = () if kind.method == "loglikelihood_rolling" else contexts(task, doc, shots, settings, chat)
     delimiter = task.target_delimiter
     if chat is not None and kind.has_choices:
-        # After a chat template's header nothing parts prompt and choice; after a begun reply the delimiter does.
+        # A chat template's header needs no delimiter before the choice; a reply begun by `gen_prefix` needs one.
         prefix = text_of(task.gen_prefix, NamedDoc(task, doc.data, f"doc {doc.index}"))
         delimiter = delimiter if prefix and not ends_with_space(prefix) else ""
     unconditional = any(metric.unconditional for metric in task.metrics)
@@ -55,7 +55,7 @@ def instances_for(
 def contexts(
     task: Task, doc: RenderedDoc, shots: Sequence[DocData], settings: Settings, chat: ChatTemplate | None
 ) -> tuple[str, ...]:
-    """Return the prompts of a doc: one, or one per option where the options stand in the prompt."""
+    """Return the prompts of a doc: one, or one per choice where the choices are part of the prompt."""
     row = NamedDoc(task, doc.data, f"doc {doc.index}")
     before = system_turn(settings.system, text_of(task.description, row), task.fewshot_delimiter)
     for shot in shots:

@@ -1,8 +1,8 @@
-"""The turns of a prompt, and their two spellings: plain text, or the messages of a chat.
+"""The turns of a prompt, written as plain text or as the messages of a chat.
 
 The rules are those of lm-evaluation-harness 0.4.13. In plain text every turn is followed by its delimiter (the
-target delimiter after a question, the few-shot delimiter after an answer); in a chat the template parts the
-turns and the delimiters go, except inside a user message that holds several of them.
+target delimiter after a question, the few-shot delimiter after an answer); in a chat the template separates the
+turns, and delimiters remain only inside a user message that contains several turns.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn of a prompt; `delimiter` stands after it in plain text."""
+    """One turn of a prompt; `delimiter` follows it in plain text."""
 
     role: Literal["system", "user", "assistant"]
     content: str
@@ -28,7 +28,7 @@ def system_turn(system: str | None, description: str, delimiter: str) -> tuple[T
 
 
 def question_turns(question: str, gen_prefix: str, target_delimiter: str) -> tuple[Turn, ...]:
-    """Return the turns of the evaluated doc; with a `gen_prefix` the reply has begun and is left open."""
+    """Return the turns of the evaluated doc; with a `gen_prefix`, they end with the beginning of the reply."""
     if not gen_prefix:
         return (Turn("user", question),)
     return (Turn("user", question, _between(question, gen_prefix, target_delimiter)), Turn("assistant", gen_prefix))
@@ -37,7 +37,7 @@ def question_turns(question: str, gen_prefix: str, target_delimiter: str) -> tup
 def example_turns(
     question: str, answer: str, gen_prefix: str, target_delimiter: str, fewshot_delimiter: str
 ) -> tuple[Turn, ...]:
-    """Return the turns of a solved example. Without an answer, as in the peer, nothing stands after the question."""
+    """Return the turns of a solved example. Without an answer it ends after the question, as in lm_eval."""
     if not answer:
         return question_turns(question, gen_prefix, target_delimiter)
     delimiter = _between(question, gen_prefix, target_delimiter) if gen_prefix else target_delimiter
@@ -65,7 +65,7 @@ def ends_with_space(text: str) -> bool:
 
 
 def _joined(first: str, second: str, delimiter: str) -> str:
-    """Return both texts, with the delimiter between them unless one is empty or brings its own white space."""
+    """Return both texts, with the delimiter between them unless one is empty or has white space where they meet."""
     return first + (_between(first, second, delimiter) if first and second else "") + second
 
 

@@ -257,7 +257,7 @@ class TestExamples:
         shout = "fewshot_split: train\nprocess_docs: !function own.shout\n"
         faults.add("e", GENERATE, SHOTS, shout, train=train, test=QA)
         run = faults.run(model="chain")
-        few = "task c: 3 examples are asked for, but split 'test' has 2 besides the evaluated doc (of 3); lower *"
+        few = "task c: 3 examples are needed, but split 'test' has 2 besides the evaluated doc (of 3); lower *"
         run.printed.stdout.fnmatch_lines([few, "*1 failed, 6 wrong*"])
         for doc in range(3):
             *shots, asked = run.asked("d", doc)[0][0].split("\n\n")

@@ -257,7 +257,7 @@ class TestFolderWithoutReadme:
         (tmp_path / "test.xml").write_text("<x/>")
         (tmp_path / "README.md").write_text("---\nconfigs:\n- config_name: x\n  data_files: test.xml\n---\n")
         task = handmade.make_task(dataset_path=str(tmp_path), test_split="train")
-        with pytest.raises(DataError, match=r"test.xml is of no format that is read here; convert it to .parquet"):
+        with pytest.raises(DataError, match=r"test.xml has an unsupported format; convert it to .parquet"):
             open_docs(task, Settings())
 
     def test_a_split_of_two_meanings_is_not_guessed(self, tmp_path: Path) -> None:

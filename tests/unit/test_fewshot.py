@@ -117,7 +117,7 @@ class TestNeverTheDocItself:
         with pytest.raises(DataError) as caught:
             shots_of(task).for_doc(0)
         assert str(caught.value) == (
-            f"task t: {n} examples are asked for, but split 'test' has 2 besides the evaluated doc (of 3); lower "
+            f"task t: {n} examples are needed, but split 'test' has 2 besides the evaluated doc (of 3); lower "
             "num_fewshot (/tasks/t.yaml:1) or draw them from another split (fewshot_split)"
         )
 
@@ -134,7 +134,7 @@ class TestNeverTheDocItself:
         for n in (0, enough):
             shots_of(handmade.make_task({"train": QA, "test": QA}, num_fewshot=n, **keys)).check()
         task = handmade.make_task({"train": QA, "test": QA}, num_fewshot=enough + 1, **keys)
-        with pytest.raises(DataError, match=rf"{enough + 1} examples are asked for, but split .* has {enough}"):
+        with pytest.raises(DataError, match=rf"{enough + 1} examples are needed, but split .* has {enough}"):
             shots_of(task).check()
 
     def test_an_absent_pool_is_known_at_once(self) -> None:
@@ -144,7 +144,7 @@ class TestNeverTheDocItself:
 
     def test_too_few_in_another_split(self) -> None:
         task = handmade.make_task({"train": QA, "test": QA}, num_fewshot=4, training_split="train")
-        with pytest.raises(DataError, match=r"4 examples are asked for, but split 'train' has 3; lower num_fewshot"):
+        with pytest.raises(DataError, match=r"4 examples are needed, but split 'train' has 3; lower num_fewshot"):
             shots_of(task).for_doc(0)
 
     def test_too_few_for_what_the_command_line_asks(self) -> None:
@@ -156,7 +156,7 @@ class TestNeverTheDocItself:
         task = handmade.make_task(
             {"test": QA}, fewshot=handmade.make_fewshot(samples=({"q": "w", "a": "x"},)), num_fewshot=2
         )
-        with pytest.raises(DataError, match=r"2 examples are asked for, but fewshot_config samples has 1; lower"):
+        with pytest.raises(DataError, match=r"2 examples are needed, but fewshot_config samples has 1; lower"):
             shots_of(task).for_doc(0)
 
     def test_a_pool_of_just_as_many_as_asked_for(self) -> None:
@@ -185,7 +185,7 @@ class TestNeverTheDocItself:
         shots = shots_of(task)
         for _ in range(2):
             assert drawn(shots, 2) == ["Q0", "Q0"]
-            with pytest.raises(DataError, match=r"2 examples are asked for, but split 'test' has 1 besides the"):
+            with pytest.raises(DataError, match=r"2 examples are needed, but split 'test' has 1 besides the"):
                 shots.for_doc(0)
 
     def test_other_docs_keep_their_draws(self) -> None:
