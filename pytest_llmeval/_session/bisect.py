@@ -168,7 +168,7 @@ class Bisection:
         return not unjudged
 
     def _step(self, name: str, items: Sequence[pytest.Item]) -> JudgedCheckpoint:
-        """One checkpoint loaded, judged, reported, and given back. Raises UndecidedError."""
+        """Load one checkpoint, judge and report it, and close it. Raises UndecidedError if it cannot be judged."""
         try:
             with contextmanager(self.session.models.serve)(name) as lm:
                 verdicts = self._verdicts(name, lm, items)

@@ -180,7 +180,7 @@ class TestAsking:
         floors = NoiseFloors(Evaluation(Settings(noise_docs=3), Registry()))
         unfinished = floors.needed("t")
         assert unfinished is not None
-        assert unfinished.problem == "--llmeval-noise: the probe did not come to an end"
+        assert unfinished.problem == "--llmeval-noise: the probe did not finish"
         floors.measure(Model(usual), [opened(tmp_path).task])
         known = floors.of("t")
         assert known is not None
