@@ -1,7 +1,7 @@
 """Statistics of gates: bounds, p-values, families of hypotheses, power, and tests that may stop early.
 
-Every bound is one-sided, and every claim has an error of at most ``1 - confidence`` (`Interval`). A gate passes when
-the lower bound reaches its limit, fails when the upper bound stays below it, and is otherwise inconclusive.
+Every bound is one-sided and has an error of at most ``1 - confidence`` (`Interval`). A floor passes if the lower bound
+reaches its limit, fails if the upper bound lies below it, and is otherwise inconclusive.
 
 | scores | bounds | p-values |
 |---|---|---|

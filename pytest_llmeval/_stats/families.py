@@ -1,4 +1,4 @@
-"""Many gates at once: which may be called failures while the chance of a single false alarm stays small."""
+"""Multiple testing: procedures that bound the probability of any false alarm among several gates."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ K = TypeVar("K")
 def holm(p_values: Mapping[K, float], alpha: float) -> frozenset[K]:
     """Return the hypotheses that Holm's step-down procedure rejects (1979, Scand. J. Statist. 6, 65-70).
 
-    The chance of rejecting any true one is at most `alpha`, however the p-values depend on each other. A p-value
-    that is NaN is never rejected.
+    The probability of rejecting any true hypothesis is at most `alpha`, for any dependence of the p-values. A
+    hypothesis whose p-value is NaN is never rejected.
     """
     rejected: set[K] = set()
     for key in sorted(p_values, key=lambda key: _comparable(p_values[key])):
@@ -27,18 +27,18 @@ def holm(p_values: Mapping[K, float], alpha: float) -> frozenset[K]:
 
 
 def closed_tree(p_values: Mapping[K, float], parents: Mapping[K, K | None], alpha: float) -> frozenset[K]:
-    """Return the hypotheses that are rejected going down a tree: a child only if its parent is.
+    """Return the hypotheses in a tree that are rejected, a child only if its parent is.
 
     The inheritance procedure (Goeman and Finos 2012, "The inheritance procedure", Stat. Appl. Genet. Mol. Biol. 11,
-    article 11), which improves on Meinshausen (2008, Biometrika 95, 265-278). The roots share `alpha` by their
-    numbers of leaves; the part of a rejected hypothesis goes to its children by theirs, and a subtree in which
-    everything is rejected leaves its part to its siblings. The chance of rejecting any true hypothesis is at most
-    `alpha`, however the p-values depend on each other and whatever parents and children say about each other: at
-    every step the parts of the hypotheses under test sum to `alpha`, and no part shrinks as others are rejected
+    article 11), which improves on Meinshausen (2008, Biometrika 95, 265-278). The roots share `alpha` in proportion
+    to their numbers of leaves; the share of a rejected hypothesis is divided among its children in the same way, and
+    the share of a subtree in which everything is rejected goes to its siblings. The probability of rejecting any true
+    hypothesis is at most `alpha`, for any dependence of the p-values and any logical relation of the hypotheses: at
+    every step the shares of the hypotheses under test sum to `alpha`, and no share shrinks as others are rejected
     (the sequential rejection principle, Goeman and Solari 2010, Ann. Statist. 38, 3782-3810).
 
-    `parents` gives each node's parent, None for a root. A node without a p-value stands for no hypothesis and only
-    joins its children; a p-value without a node in `parents` is a root. Raises ValueError for a tree with a cycle.
+    `parents` gives each node's parent, None for a root. A node without a p-value has no hypothesis and only groups
+    its children; a p-value without a node in `parents` is a root. Raises ValueError for a tree with a cycle.
     """
     tree = _Tree.of(p_values, parents)
     rejected: frozenset[K] = frozenset()
@@ -52,7 +52,7 @@ def closed_tree(p_values: Mapping[K, float], parents: Mapping[K, K | None], alph
 
 @dataclass(frozen=True, slots=True)
 class _Tree(Generic[K]):
-    """`children` and number of `leaves` of each node; only those in `tested` have a hypothesis."""
+    """A tree with the `children` and number of `leaves` of each node; the nodes in `tested` have a hypothesis."""
 
     roots: tuple[K, ...]
     children: Mapping[K, tuple[K, ...]]
@@ -75,7 +75,7 @@ class _Tree(Generic[K]):
         return cls(roots, {node: tuple(below) for node, below in children.items()}, leaves, frozenset(p_values))
 
     def parts(self, rejected: frozenset[K], alpha: float) -> Iterator[tuple[K, float]]:
-        """Yield the hypotheses under test, each with its part of `alpha`, once those in `rejected` are."""
+        """Yield the hypotheses under test, each with its share of `alpha`, given those already rejected."""
         unfinished = self._unfinished(rejected)
         waiting = list(self._shares(self.roots, unfinished, alpha))
         while waiting:
@@ -91,7 +91,7 @@ class _Tree(Generic[K]):
         return [(node, part * self.leaves[node] / whole) for node in heirs]
 
     def _unfinished(self, rejected: frozenset[K]) -> frozenset[K]:
-        """Return the nodes at or below which a hypothesis is not rejected yet."""
+        """Return the nodes whose subtrees hold a hypothesis that is not rejected yet."""
         found: set[K] = set()
         for node in reversed(_breadth_first(self.roots, self.children)):
             own = node in self.tested and node not in rejected

@@ -1,9 +1,9 @@
-"""The quantile behind Gaffke's bound, by a saddlepoint instead of random draws.
+"""The quantile of Gaffke's bound, by a saddlepoint approximation instead of random draws.
 
 A mean under Dirichlet weights is at most ``mu`` exactly if ``sum E_i (sum_i - mu * size_i) <= 0`` with independent
-standard exponentials E_i. The distribution of such a sum is known to a relative error of about a percent of the tail
-from its cumulant generating function ``K(t) = -sum log(1 - t a_i)`` (Lugannani and Rice 1980, Adv. Appl. Probab. 12,
-475-490), in milliseconds for 14,042 docs and without a seed.
+standard exponentials E_i. The tail of such a sum follows from its cumulant generating function
+``K(t) = -sum log(1 - t a_i)``, with a relative error of about 1 % (Lugannani and Rice 1980, Adv. Appl. Probab. 12,
+475-490). It takes milliseconds for 14,042 docs and needs no seed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STEPS = 200
 
 
 def lower_bound(sums: Floats, sizes: Floats, worst: float, error: float) -> float:
-    """Return the `error` quantile of the mean under Dirichlet weights on the units and one more of the worst score."""
+    """Return the `error` quantile of the mean under Dirichlet weights on the units and one unit of the worst score."""
     import numpy as np
     from scipy.optimize import brentq
 
@@ -38,7 +38,7 @@ def lower_bound(sums: Floats, sizes: Floats, worst: float, error: float) -> floa
 
 
 def tail(sums: Floats, sizes: Floats, worst: float, mean: float) -> float:
-    """Return the probability that the mean under Dirichlet weights on the units and the worst one is at most `mean`."""
+    """Return the probability that the mean under these Dirichlet weights (see `lower_bound`) is at most `mean`."""
     import numpy as np
 
     return _probability_below_zero(np.append(sums - mean * sizes, (worst - mean) * np.max(sizes)))
@@ -59,14 +59,14 @@ def _probability_below_zero(coefficients: Floats) -> float:
     spread = np.sqrt(ratio @ ratio)
     w = np.copysign(np.sqrt(2 * _excess(-t * a).sum()), t)
     u = t * spread
-    # Where both vanish their reciprocals differ by a sixth of the skewness.
+    # The limit of 1 / w - 1 / u as both go to 0 is a sixth of the skewness.
     gap = 2 * (ratio**3).sum() / spread**3 / 6 if abs(u) < 1e-5 else 1 / w - 1 / u
     density = np.exp(-w * w / 2) / np.sqrt(2 * np.pi)
     return float(np.clip(ndtr(w) + density * gap, 0, 1))
 
 
 def _excess(x: Floats) -> Floats:
-    """Return log(1 + x) - x / (1 + x) without cancellation: t K'(t) - K(t) is a sum of these."""
+    """Return log(1 + x) - x / (1 + x) without cancellation; ``t K'(t) - K(t)`` is a sum of such terms."""
     import numpy as np
 
     series = x**2 * (1 / 2 - x * (2 / 3 - x * (3 / 4 - x * 4 / 5)))
@@ -76,7 +76,7 @@ def _excess(x: Floats) -> Floats:
 def _saddlepoint(a: Floats) -> float:
     """Return the root of K'(t) = sum a / (1 - t a), between the poles 1 / min(a) and 1 / max(a).
 
-    K' rises: Newton's steps, or the middle of the interval where a step leads out of it.
+    K' increases. Takes Newton steps, or bisects where a step leaves the interval.
     """
     low, high, t = 1 / float(a.min()), 1 / float(a.max()), 0.0
     for _ in range(_STEPS):

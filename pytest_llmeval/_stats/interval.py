@@ -1,4 +1,4 @@
-"""Two bounds on a number, and checks of arguments."""
+"""Intervals of two one-sided bounds, and checks of arguments."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Two one-sided bounds, each at the confidence asked for: ``P(low > truth) <= 1 - confidence``, and so for high.
+    """Two one-sided bounds, each at the same confidence: ``P(low > truth) <= 1 - confidence``, and the same for `high`.
 
-    Together they are a two-sided interval of confidence ``2 * confidence - 1``: .95 and .95 make the usual 90 %.
+    Together they are a two-sided interval of confidence ``2 * confidence - 1``, for .95 one of 90 %.
     """
 
     low: float
     high: float
 
     def joined(self, other: Interval) -> Interval:
-        """Return the wider of either bound."""
+        """Return the smallest interval that contains both."""
         return Interval(min(self.low, other.low), max(self.high, other.high))
 
 
 def error_of(confidence: float) -> float:
-    """Return the error that a one-sided bound may make. Raises ValueError unless ``.5 <= confidence < 1``.
+    """Return the error of a one-sided bound. Raises ValueError unless ``.5 <= confidence < 1``.
 
     Below one half a lower bound would lie above the upper one.
     """

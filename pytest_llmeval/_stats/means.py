@@ -1,7 +1,7 @@
 """Bounds on the mean of real-valued scores, also where docs come in clusters that share a passage.
 
-`Totals` are what every method here works on: per independent unit (a doc, or a cluster of docs) the sum of its
-scores and its number of docs; the mean is the ratio of the two sums.
+All methods take `Totals`: the sum of the scores and the number of docs of each independent unit (a doc, or a cluster of
+docs). The mean is the sum of the former divided by the sum of the latter.
 """
 
 from __future__ import annotations
@@ -22,20 +22,23 @@ if TYPE_CHECKING:
     from pytest_llmeval._stats.tango import Floats
 
 
-#: Scores this close are one.
+#: Scores that differ by less are equal.
 SAME = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Per unit the sum of its scores and the number of its docs, in order of first appearance."""
+    """The sum of scores and number of docs of each unit, in order of first appearance."""
 
     sums: Floats
     sizes: Floats
 
     @classmethod
     def of(cls, values: Sequence[float] | Floats, clusters: Sequence[Hashable] | None = None) -> Totals:
-        """Raise ValueError for values that are not finite, or clusters that do not match them one to one."""
+        """Return the sum and number of docs per unit (cluster, or doc).
+
+        Raises ValueError for values that are not finite, and unless there is one cluster per value.
+        """
         import numpy as np
 
         scores = np.asarray(values, dtype=np.float64)
@@ -59,7 +62,7 @@ class Totals:
 
     @property
     def extremes(self) -> tuple[float, float]:
-        """The least and greatest mean of a unit; there must be one."""
+        """The least and greatest mean of a unit; there must be at least one unit."""
         means = self.sums / self.sizes
         return float(means.min()), float(means.max())
 
@@ -74,11 +77,11 @@ def mean_bounds(
 ) -> Interval:
     """Return bounds on the true mean score.
 
-    `support`: the least and greatest score that a doc can have, where known; `least`: the least score alone. The
-    bounds are Gaffke's (2005), see `gaffke_bounds`: they hold for skewed and for nearly constant scores too, and equal
-    those of Clopper and Pearson for 0/1 scores. Without a support no bounds hold for all distributions: bad scores too
-    rare to be seen may be arbitrarily bad (Bahadur and Savage 1956, Ann. Math. Statist. 27, 1115-1122). Then
-    `assumed_support` is assumed. With fewer than two units, or equal ones only, nothing is known (infinite bounds).
+    `support`: the least and greatest score that a doc can have, if known; `least`: the least score, if only that is
+    known. The bounds are Gaffke's (2005), see `gaffke_bounds`: they also hold for skewed and nearly constant scores and
+    equal those of Clopper and Pearson for 0/1 scores. Without a support no bounds hold for all distributions,
+    because scores too rare to be observed may be arbitrarily bad (Bahadur and Savage 1956, Ann. Math. Statist. 27,
+    1115-1122); `assumed_support` is then used. Infinite for fewer than two units, or if all units are equal.
     """
     error = error_of(confidence)
     totals = Totals.of(values, clusters)
@@ -92,7 +95,7 @@ def mean_bounds(
 def assumed_support(values: Sequence[float], least: float = -inf) -> tuple[float, float]:
     """Return the assumed range of scores, [min - (max - min), max + (max - min)], where none is declared.
 
-    It does not reach below `least`, the least score that a doc can have, unless an observed score does.
+    It does not extend below `least`, the least score that a doc can have, unless an observed score lies below it.
     """
     low, high = min(values), max(values)
     return max(low - (high - low), min(least, low)), high + (high - low)
@@ -101,13 +104,13 @@ def assumed_support(values: Sequence[float], least: float = -inf) -> tuple[float
 def gaffke_bounds(totals: Totals, error: float, low: float, high: float) -> Interval:
     """Return bounds on a mean of scores that lie in [low, high].
 
-    They are those of Gaffke (2005, "Three test statistics for a nonparametric one-sided hypothesis on the mean of a
-    nonnegative variable", Math. Methods Statist. 14, 451-467). The lower bound is the `error` quantile of the mean
-    under random Dirichlet weights on the units and one more that has the worst score (with as many docs as the largest
-    unit). For 0/1 scores that is Clopper and Pearson's bound. That its error is kept for every distribution is proven
-    for special cases and has never been seen to fail (Learned-Miller and Thomas 2020, "A new confidence interval for
-    the mean of a bounded random variable", arXiv:1905.06208); so it is checked by simulation here. Raises ValueError
-    for scores outside the support.
+    The bounds are those of Gaffke (2005, "Three test statistics for a nonparametric one-sided hypothesis on the mean of
+    a nonnegative variable", Math. Methods Statist. 14, 451-467). The lower bound is the `error` quantile of the mean
+    under random Dirichlet weights on the units and one more unit with the worst score (and as many docs as the largest
+    unit). For 0/1 scores it equals Clopper and Pearson's bound. Its error is proven for special cases, no distribution
+    is known that violates it (Learned-Miller and Thomas 2020, "A new confidence interval for the mean of a bounded
+    random variable", arXiv:1905.06208), and the tests check it by simulation. Raises ValueError for scores outside the
+    support.
     """
     if totals.units == 0:
         return Interval(low, high)

@@ -1,21 +1,20 @@
-"""Right or wrong on the same docs twice: McNemar's test, and exact bounds and p-values for the difference.
+"""Paired 0/1 scores: McNemar's test, and exact bounds and p-values for the difference in accuracy.
 
-Tango's interval is asymptotic. With few discordant docs it errs more often than it says: at n = 100 and a drop of
-.027 on the margin's edge, a run without a single flip "shows" the drop to be smaller in 6.5 % of comparisons. Here
-his statistic only *orders* the outcomes, by the lower limit at .95 that it gives them; how often an outcome at least
-as extreme comes up is computed from the multinomial itself, for the worst discordance that the data leave
-plausible:
+Tango's interval is asymptotic, and with few discordant docs its error exceeds the nominal one: at n = 100 and a true
+drop of .027 equal to the margin, runs without a single flip show a smaller drop in 6.5 % of comparisons. Here his
+statistic is only used to *order* the outcomes, by its lower limit at .95. The probability of an outcome at least as
+extreme is computed from the multinomial distribution, for the worst discordance that the data leave plausible:
 
 - bounds that are exact for a given order of outcomes: Buehler (1957, JASA 52, 482-493), Lloyd and Kabaila (2003,
   Aust. N. Z. J. Stat. 45, 319-327);
-- maximum over a confidence set of the nuisance parameter, whose own error is added: Berger and Boos (1994, JASA 89,
+- maximum over a confidence set of the nuisance parameter, whose error is added: Berger and Boos (1994, JASA 89,
   1012-1016).
 
-Since the order depends neither on margin nor on confidence, bounds and p-values agree: the lower bound reaches
-``-margin`` at a confidence if ``drop_p(gained, lost, n, -margin) <= 1 - confidence``, and only then (up to 2e-7 of the
+Because the order depends neither on the margin nor on the confidence, bounds and p-values agree: the lower bound
+reaches ``-margin`` at a confidence exactly if ``drop_p(gained, lost, n, -margin) <= 1 - confidence`` (up to 2e-7 of the
 margin).
 
-Assumed: docs are independent draws, each with the same unknown chances of being lost and gained.
+Docs are assumed to be independent draws, each with the same unknown probabilities of being lost and gained.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ if TYPE_CHECKING:
     from pytest_llmeval._stats.tango import Floats
     from pytest_llmeval._stats.tango import Ints
 
-#: The error of the confidence set for the discordance, and the probability of what is left out of sums.
+#: The error of the confidence set for the discordance, and the probability of the terms that sums leave out.
 _SET_ERROR = 1e-6
 _LEFT_OUT = 1e-11
-#: Discordances tried over the confidence set, and then again between the neighbours of the worst.
+#: The numbers of discordances tried over the confidence set, and then between the neighbours of the worst one.
 _TRIED = 25
 _TRIED_AGAIN = 9
 #: The standard normal's .95 quantile: the order of outcomes is that of Tango's limits at this confidence.
@@ -47,7 +46,7 @@ _PRECISION = 1e-7
 def mcnemar_p(lost: int, gained: int) -> float:
     """Return the p-value of the exact two-sided test that nothing changed (McNemar 1947, Psychometrika 12, 153-157).
 
-    Given the discordant docs, the gained are binomial with 1/2 if both models are equally often right. 1 if none is.
+    Given the number of discordant docs, `gained` is binomial with 1/2 under this hypothesis. 1 without discordant docs.
     """
     from scipy.stats import binomtest
 
@@ -59,7 +58,7 @@ def mcnemar_p(lost: int, gained: int) -> float:
 def paired_bounds(lost: int, gained: int, n: int, confidence: float) -> Interval:
     """Return bounds on the true difference in accuracy, now - before, estimated by ``(gained - lost) / n``.
 
-    Exact in the sense of this module's text: each error is at most ``1 - confidence`` for all n and discordances.
+    Exact (see the module docstring): the error of each bound is at most ``1 - confidence`` for all n and discordances.
     """
     error = error_of(confidence)
     _check(lost, gained, n)
@@ -71,10 +70,10 @@ def paired_bounds(lost: int, gained: int, n: int, confidence: float) -> Interval
 
 
 def drop_p(lost: int, gained: int, n: int, margin: float) -> float:
-    """Return the one-sided p of "accuracy dropped by `margin` or less": small if the drop is shown to be beyond it.
+    """Return the one-sided p-value of the hypothesis that accuracy dropped by at most `margin`.
 
-    Exact, see this module's text; never below 1e-6, the error spent on the confidence set. A drop is shown to be within
-    the margin by ``drop_p(gained, lost, n, -margin)``, the same of a rise.
+    Exact (see the module docstring); never below 1e-6, the error of the confidence set. The p-value of the hypothesis
+    that accuracy dropped by at least `margin` is ``drop_p(gained, lost, n, -margin)``.
     """
     _check(lost, gained, n)
     return _Tail.of(gained, lost, n).p(margin) if n else 1.0
@@ -82,10 +81,10 @@ def drop_p(lost: int, gained: int, n: int, margin: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
-    """The outcomes that speak at least as strongly for a large difference as the observed one.
+    """The outcomes that are at least as strong evidence for a large difference as the observed one.
 
-    `fewest[i]` is the least number of gained docs among `discordant[i]` ones for an outcome to belong to them;
-    `lowest` and `highest` bound the plausible discordance.
+    An outcome with `discordant[i]` discordant docs is among them if at least `fewest[i]` of these are gained. `lowest`
+    and `highest` are the limits of the plausible discordance.
     """
 
     n: int
@@ -107,14 +106,14 @@ class _Tail:
         discordant = np.arange(int(max(first, 0)), int(last) + 1)
         limit = tango.score_limit(lost, gained, n, _ORDER_Z)
         fewest = tango.fewest_gained(discordant, n, limit, _ORDER_Z)
-        # The observed outcome lies on the edge by definition; rounding may not put it outside.
+        # The observed outcome is among them by definition; rounding must not exclude it.
         fewest[discordant == seen] = np.minimum(fewest[discordant == seen], gained)
         return cls(n, discordant, fewest, lowest, highest)
 
     def p(self, difference: float) -> float:
         """Return the greatest probability of these outcomes under any difference up to this one, by Berger and Boos.
 
-        For each discordance it rises with the difference, so the greatest allowed one is taken.
+        For each discordance the probability increases with the difference, so the greatest one is used.
         """
         import numpy as np
 
@@ -148,7 +147,7 @@ class _Tail:
         return max(low, float(root) - _PRECISION)
 
     def _probabilities(self, difference: float, discordances: Floats) -> Floats:
-        """Return the probability of these outcomes for a difference and discordances that are not smaller."""
+        """Return the probability of these outcomes for a difference and discordances of at least its size."""
         import numpy as np
         from scipy.special import bdtrc
         from scipy.special import gammaln

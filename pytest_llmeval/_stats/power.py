@@ -16,19 +16,20 @@ if TYPE_CHECKING:
 
 _DROP_HALVINGS = 30
 _SCORE_HALVINGS = 12
-#: Discordances at which the gate's error is kept, as multiples of the one given.
+#: The discordances at which the error of the gate is bounded, as multiples of the given one.
 _GUARDED = (1.0, 1.5, 2.0, 3.0)
 _LEFT_OUT = 1e-9
 
 
 def detectable_drop(n: int, discordance: float, confidence: float, power: float = 0.8, margin: float = 0.0) -> float:
-    """Return the smallest true drop that a paired gate "at most `margin`" fails with probability `power`, on n docs.
+    """Return the smallest true drop that fails the gate "drop at most `margin`" on n docs with probability `power`.
 
-    `discordance` is the share of docs on which the two models differ; a drop needs at least as much of it. Negative
-    margins ask for an improvement, and the drop may then be one too. The gate's critical outcomes are taken to be
-    those of Tango's score whose probability on the margin's edge is at most ``1 - confidence`` at this discordance
-    and up to three times as much; their probability under a drop is then exact (Connor 1987, Biometrics 43, 207-211,
-    without his normal approximation). Infinite if n docs cannot show any drop.
+    `discordance` is the share of docs on which the two models differ; a drop implies at least a discordance of its
+    size. A negative margin requires an improvement, and the returned drop may then be negative too. The gate is assumed
+    to fail on the outcomes whose Tango score is so large that their probability, for a true drop equal to the margin,
+    is at most ``1 - confidence`` at this discordance and at up to three times as much; their probability under a larger
+    drop is then exact (Connor 1987, Biometrics 43, 207-211, without his normal approximation). Infinite if n docs
+    cannot show any drop.
     """
     error = error_of(confidence)
     check_count("n", n)
@@ -45,7 +46,7 @@ def detectable_drop(n: int, discordance: float, confidence: float, power: float 
 def floor_gap(n: int, p: float, confidence: float, power: float = 0.8) -> float:
     """Return the gap below a floor `p` at which the gate fails with probability `power`, on n docs.
 
-    It is that of the exact binomial test (`exact_bounds`); infinite if n docs cannot show any shortfall.
+    The gate is the exact binomial test (`exact_bounds`). Infinite if n docs cannot show any gap.
     """
     from scipy.special import bdtr
     from scipy.special import bdtri

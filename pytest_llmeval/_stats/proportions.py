@@ -1,4 +1,4 @@
-"""Bounds on one proportion: how often a model is right, for questions like these or for one data set."""
+"""Bounds on one proportion, such as an accuracy, over the population of docs or over one data set."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _ROUNDING = 1e-9
 
 
 def exact_bounds(successes: int, n: int, confidence: float) -> Interval:
-    """Clopper and Pearson's bounds (1934, Biometrika 26, 404-413): quantiles of beta distributions.
+    """Return Clopper and Pearson's bounds (1934, Biometrika 26, 404-413): quantiles of beta distributions.
 
-    Assumes independent docs, and nothing else: each error is at most ``1 - confidence`` for every n and truth. The
-    quantiles are taken directly: `scipy.stats.binomtest(...).proportion_ci` gives the same bounds to 5e-13 and takes
-    10 ms for what takes 6 us here, and p-values are found by 40 of them.
+    Assumes only that docs are independent: each error is at most ``1 - confidence`` for every n and true proportion.
+    The quantiles are computed directly, because `scipy.stats.binomtest(...).proportion_ci`, which gives the same bounds
+    to 5e-13, takes 10 ms instead of 6 us, and a p-value needs 40 bounds.
     """
     from scipy.special import betaincinv
 
@@ -32,8 +32,8 @@ def finite_bounds(successes: int, seen: int, total: int, confidence: float) -> I
     """Return bounds on the share over all `total` docs of a data set, from `seen` docs drawn at random.
 
     Inverts the hypergeometric test (Konijn 1973, Statistical Theory of Sample Survey Design, ch. 3; Buonaccorsi
-    1987, Amer. Statist. 41, 215-218): exact. Assumes that every subset of that size was equally likely to be drawn
-    and that a doc's score does not change when it is asked again. With all docs seen both bounds are the value.
+    1987, Amer. Statist. 41, 215-218), so the bounds are exact. Assumes that every subset of that size was equally
+    likely to be drawn and that a doc always gets the same score. With all docs seen both bounds are the observed share.
     """
     from scipy.stats import hypergeom
 
@@ -43,7 +43,7 @@ def finite_bounds(successes: int, seen: int, total: int, confidence: float) -> I
     if total == 0:
         return Interval(0.0, 1.0)
     fewest, most = successes, total - (seen - successes)
-    # A tail that equals the error up to rounding is not below it: the safe side.
+    # A tail that equals the error up to rounding does not count as below it, which is the conservative choice.
     error *= 1 - _ROUNDING
     low = _first(fewest, most, lambda right: hypergeom.sf(successes - 1, total, right, seen) > error)
     high = _first(fewest, most, lambda right: hypergeom.cdf(successes, total, right + 1, seen) <= error)

@@ -1,14 +1,14 @@
-"""Early stopping: a test of a mean that may be looked at after every doc, as often as one likes.
+"""Sequential tests of a mean, which are valid after every doc.
 
-A bettor who starts with 1 and bets on every doc at odds that are fair if the mean is `limit` gets rich only if it
-is not: if the mean is on the other side, the capital is ever above ``1 / alpha`` with probability `alpha` at most
-(Ville's inequality). Waudby-Smith and Ramdas (2023, "Estimating means of bounded random variables by betting",
-J. R. Stat. Soc. B 86, 1-27; section 4 for docs drawn from a population, section 5 for a data set without
-replacement; first in 2020, "Confidence sequences for sampling without replacement", NeurIPS).
+The test is by betting. A capital of 1 is bet on every doc at odds that are fair if the mean equals `limit`. If the mean
+does not lie on the side that the bets are placed on, the capital ever exceeds ``1 / alpha`` with probability at most
+`alpha` (Ville's inequality). The method is that of Waudby-Smith and Ramdas (2023, "Estimating means of bounded random
+variables by betting", J. R. Stat. Soc. B 86, 1-27; section 4 for docs drawn from a population, section 5 for a data set
+without replacement; first in 2020, "Confidence sequences for sampling without replacement", NeurIPS).
 
-The bettor here is a crowd, each of whom stakes the same part of the greatest allowed bet all along; their joint
-capital counts. Such a mixture needs no tuning to a variance that is unknown at first: its growth is that of its
-best member, less the logarithm of the members.
+The capital is the average over several strategies, each of which always stakes the same fraction of the greatest
+allowed bet. Such a mixture needs no tuning to an unknown variance: its logarithm grows like that of its best strategy,
+less the logarithm of the number of strategies.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
     Flags: TypeAlias = NDArray[np.bool_]
 
-#: Each member's stake as a part of the greatest bet that cannot lose all.
+#: The stake of each strategy, as a fraction of the greatest bet that cannot lose the whole capital.
 STAKES = tuple(0.9 / 1.9**power for power in range(8))
 _TOLERANCE = 1e-9
 
 
 class MeanTest:
-    """A test whether the mean of values in [low, high] reaches `limit`, decided as early as the data allow.
+    """A sequential test that the mean of values in [low, high] reaches `limit` (`above`) or not (`below`).
 
-    Without `total` the values are independent draws, and the test is about their expectation. With it they are a data
-    set of `total` docs in random order, and the test is about the mean of all: a conclusion that the other docs cannot
-    change counts at once, and after the last doc exactly one of `above` and `below` is true. Either is wrong with a
-    probability of at most `alpha`, over all looks together; with a `total`, `alpha` may be 0, and only certain
-    conclusions count. `decided_after` is the number of values needed; later values can change only the final result.
+    Without `total` the values are independent draws, and the test concerns their expectation. With it they are a data
+    set of `total` docs in random order, and the test concerns the mean of all docs: a decision that the other docs
+    cannot change is made at once, and after the last doc exactly one of `above` and `below` is true. Each of them is
+    ever wrong with probability at most `alpha`. With a `total`, `alpha` may be 0, and only certain decisions are made.
+    `decided_after` is the number of values needed, None if undecided; only a certain result changes a decision later.
 
         test = MeanTest(limit=-0.01, alpha=0.05, low=-1, total=1221)
         test.update(now - before for ...)
@@ -53,7 +53,7 @@ class MeanTest:
     ) -> None:
         possible = 0 < alpha < 1 or (alpha == 0 and total is not None)
         if not possible or not low < high or (total is not None and total < 1):
-            raise ValueError(f"no test has alpha {alpha!r}, values from {low!r} to {high!r}, and {total!r} in total")
+            raise ValueError(f"invalid test: alpha {alpha!r}, values in [{low!r}, {high!r}], total {total!r}")
         self.seen = 0
         self.above = False
         self.below = False
@@ -64,11 +64,11 @@ class MeanTest:
         self._sum = 0.0
         self._logs: dict[str, Floats | float] = {"above": 0.0, "below": 0.0}
         if self._limit <= 0 or self._limit > 1:
-            # Logic alone: no mean lies outside [low, high].
+            # Decided without data: no mean lies outside [low, high].
             self._decide(self._limit <= 0, 0)
 
     def update(self, values: Iterable[float]) -> None:
-        """Take the next docs' values. Raises ValueError for one outside [low, high], and for more than `total`."""
+        """Add the values of the next docs. Raises ValueError for values outside [low, high] and more than `total`."""
         import numpy as np
 
         given = np.fromiter(values, dtype=np.float64)
@@ -88,12 +88,12 @@ class MeanTest:
             self._correct(bool(self._reached(self._sum)), bool(self._reached(self._sum + self._total - self.seen)))
 
     def _correct(self, certain: bool, possible: bool) -> None:
-        """Replace the decision by the truth where reaching the limit is certain or impossible."""
+        """Set the decision to the true result once reaching the limit is certain or impossible."""
         if certain or not possible:
             self.above, self.below = certain, not certain
 
     def _look(self, values: Floats) -> None:
-        """Decide by the first value that decides; a later contrary result does not count."""
+        """Make the decision at the first of the values that allows one; a later contrary result does not count."""
         expected = self._expected(values)
         above = min(self._forced("above", values), self._crossing("above", values - expected, expected))
         below = min(self._forced("below", values), self._crossing("below", expected - values, 1 - expected))
@@ -105,7 +105,7 @@ class MeanTest:
         self.above, self.below, self.decided_after = above, not above, after
 
     def _forced(self, side: str, values: Floats) -> int:
-        """Return the index of the value after which none that follow can change the verdict, or their number."""
+        """Return the index of the value after which the result is certain on `side`; the number of values if none."""
         import numpy as np
 
         if self._total is None:
@@ -115,16 +115,16 @@ class MeanTest:
         return _first(self._reached(sums) if side == "above" else ~self._reached(sums + left))
 
     def _reached(self, sums: Floats | float) -> Flags:
-        """Return True where sums over the data set reach the limit, up to rounding."""
+        """Return True for sums over the data set that reach the limit, up to rounding."""
         import numpy as np
 
         needed = self._limit * (self._total or 0)
         return np.asarray(sums >= needed - _TOLERANCE * max(needed, 1.0))
 
     def _expected(self, values: Floats) -> Floats:
-        """Return the expectation of each value given those before it, if the mean is the limit; in [0, 1].
+        """Return the expectation of each value given those before it, if the mean equals the limit, cut to [0, 1].
 
-        Beyond these ends the conclusion is certain already.
+        An expectation outside [0, 1] means that the result is certain already.
         """
         import numpy as np
 
@@ -135,19 +135,19 @@ class MeanTest:
         return np.asarray(((self._total * self._limit - before) / left).clip(0, 1))
 
     def _crossing(self, side: str, gains: Floats, most_lost: Floats) -> int:
-        """Bet on all values; return the index at which the capital reaches the threshold, or their number."""
+        """Return the index at which the capital reaches the threshold; the number of values if it does not."""
         import numpy as np
 
         bets = np.array(STAKES)[:, None] / np.maximum(most_lost, 1e-12)
         logs = np.cumsum(np.log1p(bets * gains), axis=1) + np.asarray(self._logs[side]).reshape(-1, 1)
         self._logs[side] = logs[:, -1]
         if logs.max() < self._threshold:
-            # The mean of the capitals is not above the greatest one, which is cheaper to compute.
+            # The average capital does not exceed the greatest one, which is cheaper to compute.
             return len(gains)
         capital = np.logaddexp.reduce(logs, axis=0) - log(len(STAKES))
         return _first(capital >= self._threshold)
 
 
 def _first(holds: Flags) -> int:
-    """Return the index of the first true one; their number if there is none."""
+    """Return the index of the first True; the number of values if there is none."""
     return int(holds.argmax()) if holds.any() else len(holds)

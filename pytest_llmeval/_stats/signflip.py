@@ -1,16 +1,16 @@
-"""Real-valued scores of the same docs twice: the sign-flip permutation test, inverted to bounds.
+"""Paired real-valued scores: bounds and p-values by the sign-flip permutation test.
 
-If the differences are symmetric around their mean, a doc's difference from it is as likely of either sign (Fisher
-1935, The Design of Experiments, section 21). Among the sums after random flips the observed one then has a random
-rank. A flip of a subset makes the sum larger exactly if the subset's own mean lies below the mean assumed: so the
-p-value for every assumed mean at once is a rank among *means of subsets*, and bounds are their quantiles (Hartigan
-1969, "Using subsample values as typical values", JASA 64, 1303-1317). Random subsets, the same for a seed, keep the
-test exact (Hemerik and Goeman 2018, TEST 27, 811-825).
+If the differences are symmetric around their mean, the deviation of a doc from it is equally likely to have either sign
+(Fisher 1935, The Design of Experiments, section 21). The rank of the observed sum among the sums after random sign
+flips is then uniform. Flipping a subset increases the sum exactly if the mean of the subset lies below the hypothetical
+mean. So the p-value of every hypothetical mean is its rank among the *means of subsets*, and bounds are quantiles of
+these (Hartigan 1969, "Using subsample values as typical values", JASA 64, 1303-1317). The test stays exact with random
+subsets (Hemerik and Goeman 2018, TEST 27, 811-825), which are the same for the same seed.
 
-Differences between two checkpoints are rarely symmetric: most docs do not change, and a few lose much. Flips alone
-then pass a drop that lies on the margin in 9 % of comparisons (1,221 docs, 2 % lost) instead of 5. So no claim is
-stronger than by Gaffke's bound for the range that differences can have (see `means`), which accounts for losses too
-rare to be seen; where that range is known, his bound replaces the flips.
+Differences between two checkpoints are rarely symmetric: most docs do not change, and a few lose much. With the
+sign-flip test alone, a true drop equal to the margin passes in 9 % of comparisons (1,221 docs, 2 % lost) instead of
+5 %. The bounds are therefore at least as wide as Gaffke's for the assumed range of differences (see `means`), which
+allow for losses too rare to be observed. If the range is known, Gaffke's bounds are used alone.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
     from pytest_llmeval._stats.tango import Floats
 
-#: Random subsets; up to `_ENUMERATED` units all of them are taken instead.
+#: The number of random subsets; for up to `_ENUMERATED` units all subsets are used instead.
 _DRAWS = 4_999
 _ENUMERATED = 15
-#: Bits drawn at a time, so that memory stays below a few dozen MB.
+#: The number of bits drawn at a time, which keeps memory below a few dozen MB.
 _BITS_AT_A_TIME = 4_000_000
 
 
@@ -53,10 +53,9 @@ def paired_mean_bounds(
 ) -> Interval:
     """Return bounds on the true mean of ``now - before`` over docs; whole clusters flip together.
 
-    `support`: the least and greatest score that a doc can have, where known; the error is then kept whatever the
-    distribution. Without it no doc is taken to change by more than the scores of all docs, before and now, are
-    apart. Infinite where these are all the same on one side, and where there are too few units for the confidence
-    (fewer than five for .95).
+    `support`: the least and greatest score that a doc can have, if known; the error then holds for every distribution.
+    Without it a score is assumed to change by at most `assumed_change`. Infinite if that is 0, and if there are too few
+    units for the confidence (fewer than five for .95).
     """
     error = error_of(confidence)
     totals = _differences(before, now, clusters)
@@ -64,7 +63,7 @@ def paired_mean_bounds(
         width = support[1] - support[0]
         return gaffke_bounds(totals, error, -width, width)
     means = _subset_means(totals, seed)
-    # A bound is the last mean of a subset whose rank is still too rare.
+    # A bound is the most extreme subset mean that the test does not reject.
     rank = int(error * (len(means) + 1) * (1 + 1e-12))
     if rank < 1:
         return Interval(-inf, inf)
@@ -83,9 +82,9 @@ def difference_p(
     support: tuple[float, float] | None = None,
     seed: int = 0,
 ) -> float:
-    """Return the one-sided p-value about the true mean of ``now - before``, in agreement with `paired_mean_bounds`.
+    """Return the one-sided p-value for the true mean of ``now - before``, consistent with `paired_mean_bounds`.
 
-    `side` is what a small p shows: "within", the mean is above ``-margin``; "beyond", it is below.
+    `side` is what a small p-value shows: "within", that the mean is above ``-margin``; "beyond", that it is below.
     """
     totals = _differences(before, now, clusters)
     if side == "beyond":
@@ -115,9 +114,9 @@ def _differences(before: Sequence[float], now: Sequence[float], clusters: Sequen
 
 
 def assumed_change(before: Sequence[float], now: Sequence[float]) -> float:
-    """Return the assumed largest change of a doc of unknown range: the largest distance of docs, before and now.
+    """Return the assumed largest change of a doc's score: the range of all observed scores, before and now together.
 
-    0, which means nothing is known, where those of one side are all the same.
+    0 if all scores of one side are equal: no change can then be assumed.
     """
     sides = [(min(side), max(side)) for side in (before, now)]
     if any(isclose(*side, rel_tol=SAME, abs_tol=SAME) for side in sides):
@@ -126,7 +125,7 @@ def assumed_change(before: Sequence[float], now: Sequence[float]) -> float:
 
 
 def _subset_means(totals: Totals, seed: int) -> Floats:
-    """Means of subsets of units in rising order: of all that are not empty, or of random ones."""
+    """Return the means of subsets of units in increasing order: of all non-empty subsets, or of random ones."""
     import numpy as np
 
     units = totals.units

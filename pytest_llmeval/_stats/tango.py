@@ -1,7 +1,7 @@
-"""Tango's score statistic for the difference of two paired proportions, and the outcomes that it calls extreme.
+"""Tango's score statistic for the difference of two paired proportions, and its critical outcomes.
 
-Notation: of n docs, `lost` were right before and are wrong now, `gained` the other way round, ``discordant`` is
-their sum; the difference now - before is ``(gained - lost) / n``.
+Of n docs `lost` were right before and are wrong now, `gained` the other way round, and ``discordant`` is their sum. The
+difference now - before is ``(gained - lost) / n``.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     Ints: TypeAlias = NDArray[np.int64]
 
 _HALVINGS = 60
-#: Outcomes whose statistics differ by less are one outcome to the order below.
+#: Statistics that differ by less are equal.
 _TIE = 1e-9
 
 
 def score(lost: Ints, gained: Ints, n: int, difference: float) -> Floats:
-    """Return Tango's Z (1998, Statist. Med. 17, 891-908): standard normal if `difference` is the truth.
+    """Return Tango's Z (1998, Statist. Med. 17, 891-908), about standard normal if `difference` is the true one.
 
-    The variance is that of the maximum likelihood under this difference. Rises with `gained`, falls with `lost`
-    and `difference`. 0 where both numerator and variance vanish.
+    The variance is the maximum likelihood estimate under this difference. Z increases with `gained` and decreases with
+    `lost` and `difference`. It is 0 if both numerator and variance are 0.
     """
     import numpy as np
 
@@ -43,7 +43,7 @@ def score(lost: Ints, gained: Ints, n: int, difference: float) -> Floats:
 
 
 def score_limit(lost: int, gained: int, n: int, z: float) -> float:
-    """Return Tango's lower limit, the difference at which the score is `z`. Asymptotic, as published."""
+    """Return Tango's asymptotic lower limit, the difference at which the score is `z`."""
     low, high = -1.0, (gained - lost) / n
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -57,7 +57,7 @@ def score_limit(lost: int, gained: int, n: int, z: float) -> float:
 def fewest_gained(discordant: Ints, n: int, difference: float, z: float) -> Ints:
     """Return, for each number of discordant docs, the least `gained` whose score at `difference` reaches `z`.
 
-    It is the number of discordant docs plus one if none does.
+    It is the number of discordant docs plus one if no score reaches `z`.
     """
     import numpy as np
 

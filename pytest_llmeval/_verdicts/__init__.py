@@ -1,11 +1,11 @@
-"""Judging: a gate and the numbers that it asks for become an outcome, a headline, and the facts that led to it.
+"""Verdicts on gates: the outcome of a gate, a headline, and the facts that led to the outcome.
 
     mmlu_anatomy: acc 0.4741 +- 0.0431 over 135 docs, required >= 0.35
 
-A gate passes only on finite numbers over every doc asked for. Whatever is missing (docs, the metric, an answer that is
-a number, a doc's partner in the baseline) fails it, each with its own reason: there is no way to pass for lack of data.
-Without a confidence the observed value decides. With one a gate passes when its bound shows that it holds, fails when
-its bound shows that it does not, and is inconclusive between.
+A gate passes only on finite numbers over all selected docs. It fails, with the reason, if anything is missing: docs,
+the metric, a finite score, or a doc's partner in the baseline. A gate therefore never passes because data is missing.
+Without a confidence the observed value decides. With a confidence a gate passes if its bound shows that it holds, fails
+if its bound shows that it does not hold, and is otherwise inconclusive.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
-"""Comparisons with a baseline, doc by doc: how far the value fell or rose, and what that shows.
+"""Verdicts on the change of a value since the baseline, from the changes of its docs.
 
     capitals: acc 0.2400, was 1.0000: fell by 0.7600, allowed 0.02 at 95 % confidence
       change    between -0.8388 and -0.6652 (each bound holds at 95 %)
       docs      75 docs compared: 57 lost, 0 gained
       noise     p < 0.0001 (McNemar)
-      visible   a true fall of 0.2661 fails such a gate in four of five runs
+      power     a true fall of 0.2661 would fail this gate in 80 % of runs
 
-The bounds of the change are one-sided at the gate's confidence each (.95 where it has none), p is McNemar's for 0/1
-scores (did anything change?), and `visible` the smallest true loss that this gate fails in four of five runs.
-
-A relative tolerance is a share of the baseline's observed value. The margin of an absolute one on a perplexity is
-taken to the log scale, on which docs have a mean, at the baseline's observed value.
+Both bounds of the change are one-sided, at the gate's confidence (.95 where it has none). For 0/1 scores p is the
+p-value of McNemar's test that nothing changed, and `power` states the smallest true loss that fails this gate in 80 %
+of runs. A relative tolerance is a share of the baseline's observed value. An absolute tolerance on a perplexity is
+converted to the log scale, on which the value is a mean over docs, at the baseline's observed value.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ from pytest_llmeval._verdicts.verdict import fact
 #: The confidence of the bounds that are shown for a gate without one.
 USUAL_CONFIDENCE = 0.95
 
-#: A gain of more standard errors of a difference between independent runs is pointed out: it is rarely real.
+#: A gain above this number of standard errors of the difference of two independent runs is reported as unusual.
 _UNUSUAL = 3.0
 
 
@@ -70,9 +69,9 @@ _UNUSUAL = 3.0
 class PairedEstimate:
     """A value before and now, over the same docs.
 
-    `exact` holds both values as fractions where every score is a whole number. `before` and `now` are the docs' own
-    numbers, None where the value is not a mean over docs. `worse_is_up`: less is better, as the metric says or, where
-    that does not, the gate.
+    `exact` holds both values as fractions if every score is a whole number. `before` and `now` are the samples of the
+    two sides, None if the value is not a mean over docs. `worse_is_up`: lower values are better, by the direction of
+    the metric, or by the gate if the metric has none.
     """
 
     paired: PairedDocs
@@ -83,7 +82,7 @@ class PairedEstimate:
 
     @classmethod
     def of(cls, gate: Gate, paired: PairedDocs, data: GateData, value: MetricValue) -> PairedEstimate:
-        """Return both sides of a value, as exactly as its docs allow."""
+        """Return a value before and now, with exact fractions and samples where its docs have them."""
         worse_is_up = directed(gate, value).higher_is_better is False
         by_size = weighs_by_size(data.owner, value.metric, value.filter)
         columns = [columns_of(side, value.metric, value.filter) for side in (paired.before, paired.now)]
@@ -120,13 +119,13 @@ class PairedEstimate:
         return Flips.of(self.before, self.now)
 
     def estimate(self, scope: Scope, data: GateData) -> Estimate | None:
-        """Return what is known of the difference; None if nothing is."""
+        """Return the estimate of the difference; None if there is none."""
         if self.before is None or self.now is None:
             return None
         return estimate_of(scope, data, self.now, self.before)
 
     def without(self, noise: NoiseFlips, data: GateData) -> PairedEstimate | None:
-        """Return the estimate with noise flips scored as before; None where the docs' numbers are not known."""
+        """Return the estimate with noise flips scored as in the baseline; None if the value is not a mean over docs."""
         value = self.paired.value_now
         by_size = weighs_by_size(data.owner, value.metric, value.filter)
         if by_size is None or self.now is None:
@@ -134,7 +133,7 @@ class PairedEstimate:
         return replace(self, now=sample_of(columns_of(noise.now, value.metric, value.filter), by_size=by_size))
 
     def counts(self) -> dict[str, int]:
-        """Return how many docs were lost and gained; nothing where scores are not 0 and 1."""
+        """Return the numbers of docs lost and gained; empty if scores are not 0 and 1."""
         flips = self.flips
         if flips is None:
             return {}
@@ -142,7 +141,7 @@ class PairedEstimate:
         return {"lost": lost, "gained": gained}
 
     def on_scale(self, interval: Interval) -> Interval:
-        """Return bounds of the difference of the docs' means as those of a difference of the value itself."""
+        """Convert bounds from the scale of doc means (log for a perplexity) to the scale of the metric."""
         if self.now is None or not self.now.log:
             return interval
         low, high = (self.old * (math.exp(end) - 1) if end < 700 else math.inf for end in (interval.low, interval.high))
@@ -157,7 +156,7 @@ class PairedEstimate:
 
 
 def judge_change(gate: Gate, change: Change, summary: Summary, value: MetricValue, data: GateData) -> Verdict:
-    """Judge a gate against the baseline, by itself."""
+    """Return the verdict on a gate against the baseline, without its family."""
     paired = paired_docs(data, value)
     if isinstance(paired, str):
         numbers = {value.metric: value.value, "docs": value.n}
@@ -201,7 +200,7 @@ def judge_change(gate: Gate, change: Change, summary: Summary, value: MetricValu
         _docs(summary, seen),
         fact("noise", "p" in numbers and _chance(numbers["p"], seen)),
         fact("range", interval and _assumed(seen)),
-        fact("visible", _visible_text(seen, visible)),
+        fact("power", _visible_text(seen, visible)),
         fact("rounding", no_floor or _rounding(seen, noise, settled, data, asked=of_many)),
         fact("certain", whole and "the whole data set was run, so this is certain"),
         fact("limit", observed and _in_stderrs(change, value)),
@@ -213,25 +212,25 @@ def judge_change(gate: Gate, change: Change, summary: Summary, value: MetricValu
 
 
 def change_so_far(gate: Gate, change: Change, outcome: Outcome, summary: Summary, seen: PairedEstimate) -> Verdict:
-    """Return a comparison that was decided before its last doc, without bounds and p-values.
+    """Return the verdict of a comparison that stopped early, without bounds and p-values.
 
-    Those hold for a number of docs that is fixed beforehand, not for one that the results chose.
+    These are valid for a number of docs fixed beforehand, not for a number that depends on the results.
     """
     verdict = Verdict(outcome, _headline(gate, change, summary, seen), _numbers(summary, seen))
     return verdict.adding(_docs(summary, seen))
 
 
 def directed(gate: Gate, value: MetricValue) -> MetricValue:
-    """Return the value with the direction in which it is better: where the metric has none, the side the gate holds."""
+    """Return the value with a direction: that of the metric or, if it has none, the one that the gate implies."""
     if value.higher_is_better is not None or gate.change is None:
         return value
     return replace(value, higher_is_better=gate.change.operator.startswith(">"))
 
 
 def meets(change: Change, seen: PairedEstimate) -> bool:
-    """Return whether the observed values meet the gate: exactly where scores are whole numbers, else up to rounding.
+    """Return True if the observed values meet the gate.
 
-    ``.47 >= .52 - .05`` holds.
+    Values of whole-number scores are compared exactly, others up to rounding: ``.47 >= .52 - .05`` holds.
     """
     old: Fraction | float
     new: Fraction | float
@@ -244,7 +243,7 @@ def meets(change: Change, seen: PairedEstimate) -> bool:
 
 
 def _headline(gate: Gate, change: Change, summary: Summary, seen: PairedEstimate) -> str:
-    """Return the task, its values now and before, how far they lie apart, and what was allowed."""
+    """Return one line with the task, its values now and before, their difference, and the allowed difference."""
     old, new, digits = seen.old, seen.new, 4
     while digits < 9 and old != new and f"{old:.{digits}f}" == f"{new:.{digits}f}":
         digits += 1
@@ -291,17 +290,17 @@ def _chance(p: float, seen: PairedEstimate) -> str:
 
 
 def _assumed(seen: PairedEstimate) -> str | None:
-    """Return the change of a doc that the bounds assume where the range of scores is not known."""
+    """Return the largest change of a doc's score that the bounds assume, where the score's range is unknown."""
     before, now = seen.before, seen.now
     if before is None or now is None or (before.support is not None and now.support is not None):
         return None
     most = _stats.assumed_change(before.values, now.values)
     size = f"a factor of {math.exp(min(most, 700)):.3g}" if now.log else f"{most:.3g}"
-    return f"taking docs to change by at most {size}" if most else None
+    return f"assuming that a doc's score changes by at most {size}" if most else None
 
 
 def _visible(gate: Gate, change: Change, seen: PairedEstimate) -> float | None:
-    """Return the least true loss that the gate would have shown in four of five runs; known of 0/1 scores alone."""
+    """Return the smallest true loss that fails the gate in 80 % of runs; None if scores are not 0 and 1."""
     flips = seen.flips
     holds_losses = change.operator.startswith("<") is seen.worse_is_up
     if flips is None or not holds_losses or gate.confidence is None or gate.scope == "dataset" or seen.now is None:
@@ -309,7 +308,7 @@ def _visible(gate: Gate, change: Change, seen: PairedEstimate) -> float | None:
     if seen.now.clusters is not None:
         return None
     margin = -seen.margin(change) if change.operator.startswith(">") else seen.margin(change)
-    # At least one doc: without any flip nothing is known of how many there would be.
+    # At least one doc: observing no flip does not show that flips are impossible.
     discordance = max(flips.down + flips.up, 1) / flips.n
     return _stats.detectable_drop(flips.n, discordance, gate.confidence, margin=max(margin, 0.0))
 
@@ -319,26 +318,26 @@ def _visible_text(seen: PairedEstimate, visible: float | None) -> str | None:
         return None
     word = "rise" if seen.worse_is_up else "fall"
     if not math.isfinite(visible):
-        return f"too few docs to see any {word}"
-    return f"a true {word} of {number_text(visible)} fails such a gate in four of five runs"
+        return f"too few docs to detect any {word}"
+    return f"a true {word} of {number_text(visible)} would fail this gate in 80 % of runs"
 
 
 def _rounding(
     seen: PairedEstimate, noise: NoiseFlips | None, settled: PairedEstimate | None, data: GateData, *, asked: bool
 ) -> str | None:
-    """Return what rounding has to do with the flips; `asked`: the gate could be excused by it."""
+    """Return the part of the flips that may be rounding; `asked`: it can make the gate inconclusive."""
     if noise is None:
         return without_margin(seen.paired.value_now, data.noise) if seen.flips else None
     if settled is not None:
         moved = f"{'fell' if settled.difference < 0 else 'rose'} by {number_text(abs(settled.difference))}"
         return f"{noise} may be rounding; without them it {moved if settled.difference else 'is unchanged'}"
     if asked and noise.count:
-        return f"{noise} go one way, which rounding does not ({p_text(noise.p_value)}): they excuse nothing"
+        return f"{noise} mostly go one way ({p_text(noise.p_value)}), so none is attributed to rounding"
     return str(noise)
 
 
 def _in_stderrs(change: Change, value: MetricValue) -> str | None:
-    """Return the size of a tolerance without a confidence; below one standard error it decides by chance."""
+    """Return the tolerance in standard errors; below one, chance decides a gate without a confidence."""
     if not change.offset or change.relative or not value.stderr:
         return None
     return f"the tolerance is {abs(float(change.offset)) / value.stderr:.1f} standard errors"
@@ -347,4 +346,4 @@ def _in_stderrs(change: Change, value: MetricValue) -> str | None:
 def _unusual(seen: PairedEstimate, value: MetricValue) -> str | None:
     gain = (seen.new - seen.old) * (-1 if seen.worse_is_up else 1)
     unusual = value.stderr and gain > _UNUSUAL * value.stderr * math.sqrt(2)
-    return "an unusual gain: check that both runs are what they seem" if unusual else None
+    return "an unusually large gain: check that both runs are set up as intended" if unusual else None

@@ -1,8 +1,9 @@
-"""Estimates of a mean over docs, or of the difference of two: for questions like these, or for one data set.
+"""Estimates of a mean over docs, or of a difference of two means, for the population or for this data set.
 
-Every estimate answers `bounds(confidence)`, each bound one-sided, and `p_value_below(limit)`, the probability of data
-at least this bad if the truth is not below the limit. The two agree: the upper bound lies below the limit exactly if
-that p-value is at most ``1 - confidence``. Where no closed form gives the p-value it is found from the bounds.
+The population (``scope: population``) is the one that the docs are drawn from. Every estimate has `bounds(confidence)`,
+both one-sided, and `p_value_below(limit)`, the probability of data at least this bad if the true value is not below the
+limit. The upper bound lies below the limit exactly if that p-value is at most ``1 - confidence``. Where the p-value has
+no closed form, it is found from the bounds.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pytest_llmeval._verdicts.verdict import Outcome
 
 
 class Estimate(Protocol):
-    """The estimate of a number: bounds at a confidence, and p-values."""
+    """The estimate of a true value: bounds at a confidence, and p-values."""
 
     def bounds(self, confidence: float) -> Interval: ...
 
@@ -35,18 +36,18 @@ class Estimate(Protocol):
         """Return the estimate of the number with its sign changed."""
 
 
-#: Halvings of the interval of errors: p-values to 1e-12.
+#: Bisection steps for a p-value, which is then exact to 1e-12.
 _HALVINGS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """A number of which only the bounds are known, as a function of the confidence."""
+    """An estimate that is given by its bounds, as a function of the confidence."""
 
     bounds: Callable[[float], Interval]
 
     def p_value_below(self, limit: float) -> float:
-        """Return the smallest error at which the upper bound lies below the limit; 1 where one half is not enough."""
+        """Return the smallest error at which the upper bound lies below the limit; 1 if it is above one half."""
         if not self.bounds(0.5).high < limit:
             return 1.0
         small, large = 0.0, 0.5
@@ -68,7 +69,7 @@ class Bounded:
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """The difference in accuracy on `n` docs, of which `down` went from 1 to 0 and `up` from 0 to 1."""
+    """The difference in accuracy on `n` docs; `down` docs went from 1 to 0 and `up` docs from 0 to 1."""
 
     down: int
     up: int
@@ -113,9 +114,9 @@ class MeanChange:
 
 
 def estimate_of(scope: Scope, data: GateData, now: Sample, before: Sample | None = None) -> Estimate | None:
-    """Return what is known of the mean of `now`, or of its difference from the mean of `before`.
+    """Return the estimate of the mean of `now`, or of its difference from the mean of `before`.
 
-    None for what all docs of a group would show where only a part of them was run.
+    None for ``scope: dataset`` on a group of several tasks.
     """
     if scope == "population":
         return _mean_of_many(now) if before is None else _difference_of_many(before, now)
@@ -130,11 +131,11 @@ def estimate_of(scope: Scope, data: GateData, now: Sample, before: Sample | None
 def decide(
     estimate: Estimate, interval: Interval, conditions: Iterable[tuple[Operator, float]]
 ) -> tuple[Outcome, float | None]:
-    """Hold the bounds of an estimate against conditions, each an operator and a limit.
+    """Return the outcome of conditions (operator, limit) on the true value, and the p-value of a failure.
 
-    A condition is shown to hold if the bound on its near side meets it, and not to hold if the bound on its far side
-    does not reach the limit. Returns the outcome, and where that is "failed" the probability of data at least this bad
-    if the conditions held.
+    A condition ``>= limit`` is shown to hold if the lower bound reaches the limit, and shown not to hold if the upper
+    bound lies below it; for ``<=`` the other way round. The p-value is the probability of data at least this bad if the
+    conditions held; None unless the outcome is "failed".
     """
     outcomes: list[Outcome] = []
     sides = []
@@ -150,7 +151,7 @@ def decide(
 
 
 def _mean_of_many(sample: Sample) -> Estimate:
-    """Return the mean over questions like these."""
+    """Return the estimate of the mean over the population."""
     if sample.binary and sample.clusters is None:
         right, n = int(sum(sample.values)), len(sample.values)
         return Bounded(lambda confidence: _stats.exact_bounds(right, n, confidence))
@@ -164,7 +165,7 @@ def _of_many(sample: Sample, confidence: float) -> Interval:
 
 
 def _mean_of_data_set(sample: Sample, total: int, *, random: bool) -> Estimate:
-    """Return the mean over all `total` docs of the data set, of which these were drawn at random, or are the first."""
+    """Return the estimate of the mean over all `total` docs; not `random`: the sample is the first docs."""
     if not random:
         return Bounded(lambda confidence: _raised(_certain(sample.values, total, sample.support), sample.floor))
     if sample.binary:
@@ -176,14 +177,14 @@ def _mean_of_data_set(sample: Sample, total: int, *, random: bool) -> Estimate:
 
 
 def _difference_of_many(before: Sample, now: Sample) -> Estimate:
-    """Return the difference over questions like these."""
+    """Return the estimate of the difference over the population."""
     if before.binary and now.binary and now.clusters is None:
         return Flips.of(before, now)
     return MeanChange(before, now)
 
 
 def _difference_of_data_set(before: Sample, now: Sample, total: int, *, random: bool) -> Estimate:
-    """Return the difference over all `total` docs of the data set."""
+    """Return the estimate of the difference over all `total` docs of the data set."""
     differences = [new - old for old, new in zip(before.values, now.values, strict=True)]
     if not random:
         support = _support(before, now)
@@ -197,9 +198,9 @@ def _difference_of_data_set(before: Sample, now: Sample, total: int, *, random: 
 
 
 def _support(before: Sample, now: Sample) -> tuple[float, float] | None:
-    """Return the least and greatest value on both sides, where known.
+    """Return the least and greatest value that a doc can have on either side; None if unknown.
 
-    Of a group that averages its tasks the two sides differ: their ends depend on the means of its tasks.
+    For a group that averages its tasks the two sides differ, because their ranges depend on the means of the tasks.
     """
     if before.support is None or now.support is None:
         return None
@@ -207,12 +208,12 @@ def _support(before: Sample, now: Sample) -> tuple[float, float] | None:
 
 
 def _raised(bounds: Interval, floor: float) -> Interval:
-    """Return the bounds of a mean that cannot lie below its floor."""
+    """Return bounds whose lower one is at least `floor`, the least possible mean."""
     return replace(bounds, low=max(bounds.low, floor))
 
 
 def _certain(values: Sequence[float], total: int, support: tuple[float, float] | None) -> Interval:
-    """Return the bounds that hold whatever the docs not seen would show."""
+    """Return bounds that hold with certainty, whatever the scores of the other docs are."""
     unseen = total - len(values)
     low, high = support or (-math.inf, math.inf)
     if not unseen:
@@ -221,7 +222,7 @@ def _certain(values: Sequence[float], total: int, support: tuple[float, float] |
 
 
 def _finite_flips(flips: Flips, total: int, confidence: float) -> Interval:
-    """Bound each share at half the error, so that both bounds hold at once."""
+    """Return bounds on the difference from a bound on each share, each at half the error."""
     half = 1 - (1 - confidence) / 2
     down = _stats.finite_bounds(flips.down, flips.n, total, half)
     up = _stats.finite_bounds(flips.up, flips.n, total, half)

@@ -1,13 +1,13 @@
-"""Gates that one rule gives to several tasks: together they raise false alarms no more often than one alone.
+"""Families: the gates that one rule gives to several tasks, corrected for their number.
 
-With 57 subjects and a confidence of .95 three gates would fail by chance. So of gates of one rule those fail whose
-p-values Holm's procedure rejects at ``1 - confidence``, all of the family's gates that were selected in this run
-counted. Where the rule also gates groups that hold these tasks, half of the error goes to a closed procedure down that
-tree, in which a task can fail only below groups that fail: it costs less than Holm where a fault is spread over a
-group, and alone it would miss a single bad task, which hardly moves the groups above (`perf/verdict_study.py`).
+With 57 subjects and a confidence of .95 about three gates would fail by chance. Of the selected gates of one rule,
+those fail whose p-values Holm's procedure rejects at ``1 - confidence``: any false alarm among them is no more likely
+than for a single gate. Where the rule also applies to groups that contain these tasks, half of the error goes to a
+closed test along the group hierarchy, in which a task can fail only below groups that fail. It detects more than Holm
+where a fault is spread over a group, but alone it would miss a single bad task (`perf/verdict_study.py`).
 
-A gate that passes needs no correction: its error is its own and is not made more likely by its siblings. One that
-would fail alone and does not in its family is inconclusive.
+A pass needs no correction, because other gates do not make its error more likely. A gate that would fail alone but not
+with its family is inconclusive.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Member:
 
 
 def in_family(name: str, members: Sequence[Member], confidence: float) -> Verdict:
-    """Return the verdict of the member of that name, with all of its family considered."""
+    """Return the verdict of the member called `name`, corrected for the number of `members`."""
     own = next(member.verdict for member in members if member.name == name)
     if own.p_value is None or len(members) < 2:
         return own
@@ -40,22 +40,22 @@ def in_family(name: str, members: Sequence[Member], confidence: float) -> Verdic
     parents = {member.name: _parent(member, members) for member in members}
     alpha = 1 - confidence
     if any(parents.values()):
-        how = f"Holm and the tree over {len(members)} gates"
+        how = f"Holm's and the hierarchical correction over {len(members)} gates"
         rejected = _stats.holm(p_values, alpha / 2) | _stats.closed_tree(p_values, parents, alpha / 2)
     else:
-        how, rejected = f"Holm over {len(members)} gates", _stats.holm(p_values, alpha)
+        how, rejected = f"Holm's correction over {len(members)} gates", _stats.holm(p_values, alpha)
     return in_company(own, how, fails=name in rejected)
 
 
 def in_company(alone: Verdict, how: str, *, fails: bool) -> Verdict:
-    """Return a failure among others that share its error: inconclusive unless it still fails. `how` they share it."""
+    """Return a failure with its family considered: inconclusive unless it still `fails` with the correction `how`."""
     if fails or alone.p_value is None:
         return alone.adding(Fact("family", how))
-    why = f"alone it would fail ({p_text(alone.p_value)} for its margin), {how} it does not"
+    why = f"it would fail alone ({p_text(alone.p_value)} for its limit) but not with {how}"
     return replace(alone.adding(Fact("family", why)), outcome="inconclusive")
 
 
 def _parent(member: Member, members: Sequence[Member]) -> str | None:
-    """Return the smallest member that covers all of a member's tasks and more."""
+    """Return the name of the smallest member that covers all of a member's tasks and others; None if there is none."""
     above = [other for other in members if other.tasks > member.tasks]
     return min(above, key=lambda other: len(other.tasks)).name if above else None

@@ -1,8 +1,8 @@
-"""Floors and ceilings with confidence: passed if the bound shows that they hold, failed if it shows that they do not.
+"""Verdicts on floors and ceilings with a confidence, from one-sided bounds on the value.
 
 mmlu_anatomy: acc 0.4741 +- 0.0431 over 135 docs, required >= 0.5 at 95 % confidence
   value     between 0.4014 and 0.5476 (each bound holds at 95 %)
-  visible   a true shortfall of 0.1066 fails such a gate in four of five runs
+  power     a true shortfall of 0.1066 would fail this gate in 80 % of runs
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from pytest_llmeval._verdicts.verdict import fact
 
 
 def judge_floor(gate: Gate, confidence: float, value: MetricValue, data: GateData, observed: Verdict) -> Verdict:
-    """Judge a gate with bounds and a confidence; `observed` is the verdict on the value alone.
+    """Return the verdict on a gate with bounds and a confidence; `observed` is the verdict on the observed value.
 
-    The gate passes if every bound is shown to hold and fails if one is shown not to.
+    The gate passes if every bound is shown to hold, and fails if one is shown not to hold.
     """
     if gate.scope == "dataset" and data.drawn == "all":
         return observed.adding(Fact("certain", "the whole data set was run, so this is certain"))
@@ -54,21 +54,21 @@ def judge_floor(gate: Gate, confidence: float, value: MetricValue, data: GateDat
         Fact("value", bounds_text(shown, confidence)),
         fact("noise", p_value is not None and f"{p_text(p_value)} if the gate held"),
         fact("range", _assumed(sample, interval)),
-        fact("visible", _visible(gate, confidence, sample)),
+        fact("power", _visible(gate, confidence, sample)),
         fact("caution", data.not_random),
         fact("next", outcome == "inconclusive" and advice(gate, sample)),
     )
 
 
 def _limit(limit: float, sample: Sample) -> float:
-    """Return a bound's limit on the scale of the docs' mean."""
+    """Return the limit of a bound on the scale of the doc mean."""
     if not sample.log:
         return limit
     return math.log(limit) if limit > 0 else -math.inf
 
 
 def _on_scale(interval: Interval, sample: Sample) -> Interval:
-    """Return bounds of the docs' mean on the metric's own scale."""
+    """Return bounds of the doc mean on the scale of the metric."""
     if not sample.log:
         return interval
     low, high = (math.exp(end) if end < 700 else math.inf for end in (interval.low, interval.high))
@@ -76,25 +76,24 @@ def _on_scale(interval: Interval, sample: Sample) -> Interval:
 
 
 def _assumed(sample: Sample, interval: Interval) -> str | None:
-    """Return the range that the bounds assume where the range of scores is not known.
+    """Return the range of scores that the bounds assume, where the range is unknown.
 
-    A doc that is longer than others counts for more, above the average as well as below it; the range shown is that of
-    a doc of average length.
+    Where longer docs count for more than shorter ones, the range shown is that of a doc of average length.
     """
     if sample.support is not None or math.isinf(interval.high):
         return None
     low, high = _stats.assumed_support(sample.values, sample.least)
     docs = _on_scale(Interval(max(low, sample.floor), high), sample)
-    which = "docs of average length" if sample.least < sample.floor else "docs"
-    return f"taking {which} to lie in [{docs.low:.3g}, {docs.high:.3g}]"
+    which = "scores of docs of average length" if sample.least < sample.floor else "scores"
+    return f"assuming {which} in [{docs.low:.3g}, {docs.high:.3g}]"
 
 
 def _visible(gate: Gate, confidence: float, sample: Sample) -> str | None:
-    """Return the least shortfall that a floor on 0/1 scores would have shown in four of five runs."""
+    """Return the smallest true shortfall that fails a floor on 0/1 scores in 80 % of runs; None for other gates."""
     floors = [bound.value for bound in gate.bounds if bound.operator.startswith(">")]
     if not (sample.binary and sample.clusters is None and floors and gate.scope == "population"):
         return None
     gap = _stats.floor_gap(len(sample.values), floors[0], confidence)
     if not math.isfinite(gap):
-        return "too few docs to see any shortfall"
-    return f"a true shortfall of {number_text(gap)} fails such a gate in four of five runs"
+        return "too few docs to detect any shortfall"
+    return f"a true shortfall of {number_text(gap)} would fail this gate in 80 % of runs"

@@ -1,4 +1,4 @@
-"""The docs that a gate is judged by: those of the run, task by task, and their partners in the baseline."""
+"""The docs that a gate is judged on: the docs of the run by task, and their partners in the baseline."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from pytest_llmeval._verdicts.noise import Side
 from pytest_llmeval._verdicts.sentence import docs_text
 
 
-#: How the docs of a run were chosen: all of them, at random, or the first ones, which are not a sample of the others.
+#: The choice of a run's docs: all, at random, or the first ones, which are not a random sample.
 Drawn: TypeAlias = Literal["all", "random", "first"]
 
 
 @dataclass(frozen=True, slots=True)
 class TaskData:
-    """The docs of one task: `results` in doc order, of a data set of `n_total`, and how they pair with a baseline."""
+    """The docs of one task: `results` in doc order, of a data set of `n_total`, and the comparison with a baseline."""
 
     task: Task
     results: Sequence[DocResult]
@@ -45,33 +45,33 @@ class TaskData:
 
     @property
     def pairs(self) -> Sequence[tuple[Entry, Entry]]:
-        """The docs that both the run and the baseline have: before and now."""
+        """The docs that are both in the baseline and in the run, as pairs (before, now)."""
         return () if self.comparison is None else self.comparison.pairing.pairs
 
     def paired_results(self) -> tuple[list[DocResult], list[DocResult]]:
-        """Return the paired docs as results before and now, in the same order, rounded as a baseline keeps them."""
+        """Return the paired docs as results before and now, in the same order, both rounded as in a baseline file."""
         filters = [spec.name for spec in self.task.filters]
         before = [old.as_result(filters) for old, _ in self.pairs]
         now = [new.as_result(filters) for _, new in self.pairs]
         if self.task.cluster is None:
             return before, now
-        # A baseline does not keep clusters; the run's results know them, and a doc has the same one before and now.
+        # A baseline does not store clusters; a doc has the same cluster before and now, so those of the run are used.
         keys = {result.doc: result.key for result in self.results}
         clustered = [replace(new, key=keys[new.doc]) for new in now]
         return [replace(old, key=new.key) for old, new in zip(before, clustered, strict=True)], clustered
 
     def summary(self, results: Sequence[DocResult]) -> Summary:
-        """Return the numbers of some of the task's docs, without standard errors that take long to compute."""
+        """Return the summary of some of the task's docs, without bootstrapped standard errors."""
         return summarize_task(self.task, results, n_total=self.n_total, num_fewshot=None, bootstrap_iters=0)
 
 
 @dataclass(frozen=True, slots=True)
 class GateData:
-    """The docs behind the numbers of `owner`, task by task, for gates that look beyond the observed value.
+    """The docs of the task or group `owner`, by task, for gates that depend on more than the observed value.
 
-    `baseline` is the name that the user gave it, empty if none is named. `ignore_unpaired`: docs that only the run or
-    only the baseline has are left out of comparisons instead of failing them. `noise` holds, by task, what a probe
-    showed of rounding, where that was asked for. Paths of task files are shown relative to `root`.
+    `baseline` is the name that the user gave, empty if none. `ignore_unpaired`: docs that only the run or only the
+    baseline has are left out of comparisons instead of failing them. `noise` holds the measured noise of each task, if
+    ``--llmeval-noise`` is given. Paths of task files are shown relative to `root`.
     """
 
     owner: Task | Group
@@ -84,7 +84,7 @@ class GateData:
 
     @property
     def not_random(self) -> str | None:
-        """A caution about docs that are not a random sample; None where they are."""
+        """A caution that the docs are not a random sample; None if they are."""
         if self.drawn != "first":
             return None
         docs = sum(len(data.results) for data in self.tasks)
@@ -92,7 +92,7 @@ class GateData:
         return f"{which} are not a random sample of the others"
 
     def summary(self) -> Summary:
-        """Return the numbers of all docs, without standard errors that take long to compute."""
+        """Return the summary of all docs, without bootstrapped standard errors."""
         return self._together([data.summary(data.results) for data in self.tasks])
 
     def _together(self, summaries: Sequence[Summary]) -> Summary:
@@ -105,9 +105,9 @@ class GateData:
 
 @dataclass(frozen=True, slots=True)
 class PairedDocs:
-    """The paired docs of each task, in the same order on both sides, and the value in question of each side.
+    """The paired docs of each task, in the same order on both sides, and the value of the gate's metric on each side.
 
-    `left_out` tells which docs are not compared although they were run or recorded; None if there are none.
+    `left_out` states which docs were run or recorded but are not compared; None if there are none.
     """
 
     before: Side
@@ -136,12 +136,12 @@ def paired_docs(data: GateData, value: MetricValue) -> PairedDocs | str:
     old = _value(data, before, value, recorded=True)
     new = _value(data, now, value, recorded=False)
     if old is None or new is None:
-        return f"{refused}{value.metric} cannot be worked out from what the baseline keeps of a part of the docs"
+        return f"{refused}{value.metric} of a part of its docs cannot be computed from what it stores"
     return PairedDocs(before, now, old, new, _left_out(data))
 
 
 def _reasons(data: GateData, value: MetricValue) -> Iterator[str]:
-    """Yield task by task what speaks against a comparison."""
+    """Yield the reasons against a comparison, task by task."""
     for one in data.tasks:
         if one.comparison is None:
             yield f"{one.task.name}: it has no baseline"
@@ -154,7 +154,7 @@ def _reasons(data: GateData, value: MetricValue) -> Iterator[str]:
 
 
 def _value(data: GateData, side: Side, value: MetricValue, *, recorded: bool) -> MetricValue | None:
-    """Return the value in question over the paired docs of one side; None where it cannot be computed."""
+    """Return the value of the gate's metric over the paired docs of one side; None if it cannot be computed."""
     summaries = []
     for one, (_, results) in zip(data.tasks, side, strict=True):
         summary = one.summary(results)
@@ -165,7 +165,7 @@ def _value(data: GateData, side: Side, value: MetricValue, *, recorded: bool) ->
 
 
 def _with_whole_value(summary: Summary, data: TaskData, value: MetricValue, *, recorded: bool) -> Summary:
-    """Add a value whose items a baseline does not keep (texts), where both sides have the same docs."""
+    """Add a value whose items (texts) a baseline does not store, if both sides have the same docs."""
     comparison = data.comparison
     if comparison is None or comparison.record is None or not comparison.complete:
         return summary
@@ -178,7 +178,7 @@ def _with_whole_value(summary: Summary, data: TaskData, value: MetricValue, *, r
 
 
 def _left_out(data: GateData) -> str | None:
-    """Return which docs have no partner, where that is allowed."""
+    """Return the numbers of docs without a partner, in words; None if there are none."""
     pairings = [one.comparison.pairing for one in data.tasks if one.comparison is not None]
     unknown = sum(len(pairing.unknown) for pairing in pairings)
     unused = sum(len(pairing.unused) for pairing in pairings) if data.drawn == "all" else 0
@@ -192,9 +192,9 @@ def _left_out(data: GateData) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The numbers of docs of `docs` that became worse and better by one score.
+    """The numbers of docs, among `docs` docs, whose score became worse and better.
 
-    `flips`: that score is 0 or 1 for every doc.
+    `flips`: the score is 0 or 1 for every doc.
     """
 
     worse: int
@@ -204,10 +204,10 @@ class Changes:
 
 
 def changes_of_task(data: TaskData) -> Changes | None:
-    """Count the docs that changed since the baseline, by the first score that is 0 or 1 for every doc.
+    """Return the numbers of docs that changed since the baseline, by the first score that is 0 or 1 for every doc.
 
-    Where there is none, by the first score that is a number of which one side is better. None where no doc pairs, or no
-    such score is kept.
+    If there is none, the first numeric score with a known direction counts. None if no docs are paired, or if no score
+    of either kind is stored.
     """
     pairs = data.pairs
     names = pairs[0][0].scores if pairs else ()
@@ -222,10 +222,10 @@ def changes_of_task(data: TaskData) -> Changes | None:
         try:
             metric = metric_of(data.task, name.rpartition(",")[0])
             mean = metric.aggregation.doc_mean
-            # Each doc by itself: the values of a list may depend on each other.
+            # Each doc is passed alone, because the values of a list of docs may depend on each other.
             numbers = [[float(item if mean is None else mean.values([item])[0]) for item in both] for both in scores]
         except (LookupError, TypeError, ValueError):
-            # What a function of the task gives for a doc need not be a number, nor have rules that are settled.
+            # A function of the task may return something other than a number, or a metric that the task does not list.
             continue
         if metric.higher_is_better is not None and all(math.isfinite(number) for both in numbers for number in both):
             return _counted(numbers, higher=metric.higher_is_better, flips=False)

@@ -21,11 +21,11 @@ from pytest_llmeval._verdicts.verdict import Verdict
 
 
 def judge(gate: Gate, summary: Summary | None, *, missing: str | None = None, data: GateData | None = None) -> Verdict:
-    """Return whether the numbers of a task or group meet a gate, taken by itself (`in_family`: with its siblings).
+    """Return the verdict on one gate of a task or group, without its family (see `in_family`).
 
-    `summary` None: there are no numbers at all. `missing` tells which of the docs asked for have no result; docs that
-    a limit leaves out are not missing, the headline then reads ``on 100 of 1,221 docs``. `data` holds the docs
-    themselves: gates with a confidence, and those against a baseline, fail without it.
+    `summary` None: there are no numbers at all. `missing` states which selected docs have no result; docs that a limit
+    leaves out are not missing, and the headline then reads ``on 100 of 1,221 docs``. `data` holds the results of the
+    docs: gates with a confidence, and gates against a baseline, fail without it.
     """
     if summary is None:
         return Verdict("failed", f"{gate.key} {condition(gate)}: {missing or 'no docs were evaluated'}")
@@ -40,7 +40,7 @@ def judge(gate: Gate, summary: Summary | None, *, missing: str | None = None, da
     if gate.compares or gate.confidence is not None:
         if data is None:
             return Verdict("failed", headline_of_value(gate, summary, value)).adding(
-                Fact("reason", "its docs are not known")
+                Fact("reason", "the results of its docs are not available")
             )
         if gate.must_stay_right is not None:
             verdict = judge_must_stay_right(gate, gate.must_stay_right, summary, value, data)

@@ -1,4 +1,4 @@
-"""Docs that must stay right: every one counts by itself."""
+"""Verdicts on docs that must stay right: a single doc that became wrong fails the gate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pytest_llmeval._verdicts.verdict import fact
 def judge_must_stay_right(
     gate: Gate, docs: tuple[int, ...] | Literal["all"], summary: Summary, value: MetricValue, data: GateData
 ) -> Verdict:
-    """Fail if a doc that was right in the baseline is wrong now; of docs that are named, if one is wrong at all."""
+    """Return the verdict: failed if a doc that was right in the baseline is wrong now, or if a named doc is wrong."""
     numbers: dict[str, float | int] = {value.metric: value.value, "docs": value.n, "docs_total": summary.n_total}
     failed = Verdict("failed", headline_of_value(gate, summary, value), numbers)
     paired = paired_docs(data, value)
@@ -36,18 +36,19 @@ def judge_must_stay_right(
             if value.metric in new.scores.get(value.filter, {}) and (docs == "all" or new.doc in docs):
                 found.append((name, new, is_right(old, value), is_right(new, value)))
     if any(before is None or now is None for _, _, before, now in found):
-        return failed.adding(Fact("reason", f"{value.metric} does not say of every doc whether it is right"))
+        return failed.adding(Fact("reason", f"{value.metric} is not 0 or 1 for every doc"))
     gone = [] if docs == "all" else [doc for doc in docs if doc not in {new.doc for _, new, _, _ in found}]
+    absent = f"{docs_listed(gone)} {'is' if len(gone) == 1 else 'are'} not among the docs that were"
     if gone and (data.drawn == "all" or len(gone) == len(docs)):
-        # Under a limit they were not asked for; in a whole run they do not exist, and that is the gate's mistake.
-        return failed.adding(Fact("reason", f"{docs_listed(gone)} not among the docs that were compared"))
+        # A limit may leave docs out; in a whole run they do not exist, which is a mistake in the gate.
+        return failed.adding(Fact("reason", f"{absent} compared"))
     lost = [f"{name}doc[{new.doc}]" for name, new, before, now in found if before and not now]
     wrong = [new.doc for _, new, before, now in found if docs != "all" and not before and not now]
     named = f": {listed(lost)}" if lost else ""
     right = sum(bool(before) for _, _, before, _ in found)
     verdict = Verdict("failed" if lost or wrong else "passed", failed.headline, numbers | {"lost": len(lost)})
     return verdict.adding(
-        fact("caution", gone and f"{docs_listed(gone)} not among the docs that were asked for"),
+        fact("caution", gone and f"{absent} run"),
         Fact("docs", f"{docs_text(len(lost))} of {right:,} became wrong{named}"),
         fact("reason", wrong and f"wrong already in the baseline: {docs_listed(wrong)}"),
         fact("caution", paired.left_out),

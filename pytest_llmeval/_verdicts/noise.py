@@ -1,17 +1,16 @@
-"""The flips of a comparison that rounding may explain.
+"""Noise flips: the flips of a comparison that rounding may explain.
 
-A model scores a doc a little differently when other docs share the pass, and more so in another dtype. Where two
-choices are about as likely, that decides. So a probe of docs is scored again in other ways (`Noise`). The noise floor
-of a metric is the move of a margin below which, with confidence .95, at least 90 % of the docs stay: one of the largest
-moves seen (`noise_floor`), not the very largest, which a single odd doc decides. A flip (right before and wrong now, or
-the reverse) is a noise flip if the margins of both picks, before and now, lie below the floor (`NoiseFlips`).
+A model scores a doc slightly differently when other docs share its forward pass, and even more so in another dtype.
+Where two choices are almost equally likely, this may change the answer. A sample of docs is therefore rescored in other
+ways (`Noise`). The noise floor of a metric is an upper bound, at confidence .95, on the movement that 90 % of the
+margins stay below (`noise_floor`); it is not the largest movement, which may come from one unusual doc. A flip (right
+before and wrong now, or the reverse) is a noise flip if the margins before and now both lie below the floor
+(`NoiseFlips`).
 
-Noise flips may excuse and never acquit. All flips count for the bounds that a gate passes or fails by; a gate that
-fails only because of its noise flips is inconclusive. If they could acquit, damage on close calls would pass: of 1,838
-docs of which 10 % flip under the floor, a true drop on the margin's edge passed in 64 % of comparisons instead of 5.
-
-Rounding has no direction, and damage has. Noise flips that go one way (exact McNemar test, one-sided .05) excuse
-nothing.
+Noise flips can make a failed gate inconclusive but never make a gate pass, because all flips count for its bounds. If
+they were left out, damage on close calls would pass: with 1,838 docs of which 10 % flip under the floor, a true drop
+equal to the tolerance passed in 64 % of comparisons instead of 5 %. Rounding has no direction but damage has, so noise
+flips that mostly go one way (exact McNemar test, one-sided .05) do not make a gate inconclusive.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts.sentence import number_text
 
 
-#: The two-sided p below which noise flips go one way.
+#: The two-sided p-value below which noise flips have a direction.
 ONE_WAY = 0.1
 
-#: The share of docs that move less than the floor, and the confidence of that.
+#: The share of docs whose margins move less than the noise floor, and the confidence of that statement.
 SHARE, CONFIDENCE = 0.9, 0.95
 
 #: One side of a comparison: the docs of each task.
@@ -44,11 +43,11 @@ Side: TypeAlias = Sequence[tuple[Task, Sequence[DocResult]]]
 
 
 def noise_floor(moves: Sequence[float]) -> float:
-    """Return an upper bound, at confidence .95, on the .9 quantile of the moves of which these are a random sample.
+    """Return an upper bound, at confidence .95, on the .9 quantile of moves, given a random sample of them.
 
     The bound is the k-th smallest move with the least k for which ``P(Binomial(n, .9) < k) >= .95`` (Conover 1999,
     Practical Nonparametric Statistics, section 3.2): the third largest of 64, the largest of 29 to 45. Fewer than 29
-    docs give no such bound; it is then the largest, which is less, so that fewer flips are noise flips.
+    docs give no such bound; the largest move is then returned, which is smaller, so that fewer flips are noise flips.
     """
     from scipy.stats import quantile_test
 
@@ -58,11 +57,11 @@ def noise_floor(moves: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """The result of rescoring `docs` docs of a task, each in all of `ways`.
+    """The result of rescoring `docs` docs of a task in each of `ways`.
 
-    `floors`: by metric that picks a choice the noise floor of its margins, in nats (of ``acc_norm`` nats per
-    character). `changed`: by ``metric,filter`` of 0/1 scores the number of docs that were not scored the same every
-    time; this is all that is known where answers have no margin. `problem` is the reason why there are no numbers.
+    `floors`: metric that picks a choice -> noise floor of its margins, in nats (for ``acc_norm`` in nats per
+    character). `changed`: ``metric,filter`` of 0/1 scores -> number of docs whose score was not the same every time,
+    also for answers without a margin. `problem` is the reason if there are no numbers.
     """
 
     docs: int = 0
@@ -84,7 +83,7 @@ class Noise:
         )
 
     def to_list(self) -> list[Any]:
-        """Return plain data, for another process."""
+        """Return plain data that can be sent to another process."""
         return [self.docs, dict(self.floors), dict(self.changed), list(self.ways), self.problem]
 
     @classmethod
@@ -94,9 +93,9 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class NoiseFlips:
-    """The noise flips of a comparison: how many went each way, under which floors of its tasks.
+    """The noise flips of a comparison: the numbers `lost` and `gained`, and the noise `floors` of its tasks.
 
-    `now` holds all docs of now, those that are noise flips scored as before.
+    `now` holds all docs of the run, with noise flips scored as in the baseline.
     """
 
     lost: int
@@ -110,12 +109,12 @@ class NoiseFlips:
 
     @property
     def p_value(self) -> float:
-        """The two-sided p of McNemar's exact test that they go neither way."""
+        """The two-sided p-value of McNemar's exact test that losses and gains are equally likely."""
         return _stats.mcnemar_p(self.lost, self.gained)
 
     @property
     def may_excuse(self) -> bool:
-        """True where there are any and they do not go one way."""
+        """True if there are noise flips and they have no direction."""
         return self.count > 0 and self.p_value >= ONE_WAY
 
     def __str__(self) -> str:
@@ -127,7 +126,7 @@ class NoiseFlips:
 
 
 def noise_flips(value: MetricValue, noise: Mapping[str, Noise], before: Side, now: Side) -> NoiseFlips | None:
-    """Return the noise flips among the flips of all tasks; None where no noise floor is known for this metric."""
+    """Return the noise flips of all tasks; None if the metric has no noise floor."""
     floors = [one.floors[value.metric] for one in noise.values() if value.metric in one.floors]
     if not floors:
         return None
@@ -141,21 +140,21 @@ def noise_flips(value: MetricValue, noise: Mapping[str, Noise], before: Side, no
 
 
 def noise_problem(noise: Mapping[str, Noise]) -> str | None:
-    """Return why there is no noise floor where one was asked for; None if there is one, or nobody asked."""
+    """Return the reason why no noise floor could be measured; None if there is none."""
     problems = [one.problem for one in noise.values() if one.problem is not None]
     return f"there is no noise floor: {problems[0]}" if problems else None
 
 
 def without_margin(value: MetricValue, noise: Mapping[str, Noise]) -> str | None:
-    """Return what a probe showed of 0/1 scores that have no margin; None if they have one, or nothing was probed."""
+    """Return the noise of 0/1 scores without a margin, in words; None if they have one, or none was measured."""
     probes = [one for one in noise.values() if one.problem is None]
     if not probes or any(value.metric in one.floors for one in probes):
         return None
     seen = ""
     if counted := [one for one in probes if value.key in one.changed]:
         changed, docs = sum(one.changed[value.key] for one in counted), sum(one.docs for one in counted)
-        seen = f" (scored again otherwise {changed:,} of {docs:,} docs changed)"
-    return f"{value.metric} has no margin, none of its flips can be distinguished from rounding{seen}"
+        seen = f" ({changed:,} of {docs:,} rescored docs changed)"
+    return f"{value.metric} has no margin, so none of its flips can be distinguished from rounding{seen}"
 
 
 def _under_floors(

@@ -1,4 +1,4 @@
-"""The observed value: its headline, its numbers, what keeps it from counting, and the side of a bound that it is on.
+"""Verdicts on the observed value alone: its headline, its numbers, and the reasons why no gate can pass on it.
 
 mmlu_anatomy: acc 0.4741 +- 0.0431 over 135 docs, required >= 0.35
 """
@@ -22,8 +22,8 @@ from pytest_llmeval._verdicts.sentence import name_of_value
 from pytest_llmeval._verdicts.verdict import Verdict
 
 
-#: Two values this close are equal: 0.47 reaches 0.52 - 0.05, which is 0.47000000000000003 in floating point.
-#: One doc of a million moves a mean by far more.
+#: Values that differ by less are equal: 0.47 reaches 0.52 - 0.05, which is 0.47000000000000003 in floating point.
+#: One doc in a million changes a mean by far more.
 RELATIVE_TOLERANCE = 1e-9
 ABSOLUTE_TOLERANCE = 1e-12
 
@@ -38,7 +38,7 @@ _STRICTLY: Mapping[str, Callable[[float, float], bool]] = {
 
 
 def judge_observed(gate: Gate, summary: Summary, value: MetricValue) -> Verdict:
-    """Return the verdict on the observed value alone: every bound must hold."""
+    """Return the verdict on the observed value: passed if every bound holds."""
     met = all(holds(bound, value.value) for bound in gate.bounds)
     return Verdict(
         "passed" if met else "failed", headline_of_value(gate, summary, value), numbers_of(gate, summary, value)
@@ -46,9 +46,9 @@ def judge_observed(gate: Gate, summary: Summary, value: MetricValue) -> Verdict:
 
 
 def holds(bound: Bound, value: float) -> bool:
-    """Return whether a value meets a bound; NaN meets none.
+    """Return True if a value meets a bound; NaN meets none.
 
-    On the bound, up to rounding, ``>=`` and ``<=`` hold, ``>`` and ``<`` do not.
+    For a value equal to the bound, up to rounding, ``>=`` and ``<=`` hold, ``>`` and ``<`` do not.
     """
     if equal(value, bound.value):
         return bound.operator in (">=", "<=")
@@ -56,12 +56,12 @@ def holds(bound: Bound, value: float) -> bool:
 
 
 def equal(value: float, bound: float) -> bool:
-    """Return whether two values are the same up to rounding."""
+    """Return True if two values are equal up to rounding."""
     return math.isclose(value, bound, rel_tol=RELATIVE_TOLERANCE, abs_tol=ABSOLUTE_TOLERANCE)
 
 
 def lack_of_data(summary: Summary, missing: str | None) -> str | None:
-    """Return why no gate can pass on this summary; None if one may."""
+    """Return the reason why no gate can pass on this summary; None if there is none."""
     if missing:
         return missing
     if summary.errors:
@@ -76,7 +76,7 @@ def lack_of_data(summary: Summary, missing: str | None) -> str | None:
 
 
 def no_metric(gate: Gate, summary: Summary) -> str:
-    """Return why a summary does not have the one value that a gate names."""
+    """Return the reason why a summary does not have exactly one value that matches the gate."""
     known = ", ".join(value.key for value in summary.values) or "none"
     if len(summary.find(gate.metric, gate.filter)) > 1:
         return f"{gate.metric} has several filters and the gate names none (there are: {known})"
@@ -84,7 +84,7 @@ def no_metric(gate: Gate, summary: Summary) -> str:
 
 
 def no_number(value: MetricValue) -> str | None:
-    """Return why a value is not a number that can be compared; None if it is one."""
+    """Return the reason why a value is not a number that can be compared; None if it is one."""
     if value.n == 0:
         return f"no doc has a score for {value.metric}"
     if not math.isfinite(value.value):
@@ -93,7 +93,7 @@ def no_number(value: MetricValue) -> str | None:
 
 
 def headline_of_value(gate: Gate, summary: Summary, value: MetricValue) -> str:
-    """Return the task, its value over its docs, and what was required."""
+    """Return one line with the task, its value over its docs, and the condition of the gate."""
     stderr = "" if value.stderr is None else f" +- {value.stderr:.4f}"
     without = summary.n - value.n
     lacking = f" ({docs_text(without)} without a score)" if without > 0 else ""
@@ -103,7 +103,7 @@ def headline_of_value(gate: Gate, summary: Summary, value: MetricValue) -> str:
 
 
 def _digits(gate: Gate, value: float) -> int:
-    """Return four decimals, or as many as it takes for a value to look on the side of the bound that it is on."""
+    """Return the number of decimals: 4, or more so that the rounded value stays on its side of each bound."""
     sides = [bound.value for bound in gate.bounds if not equal(value, bound.value)]
     for digits in range(4, _MOST_DIGITS):
         shown = round(value, digits)
@@ -113,7 +113,7 @@ def _digits(gate: Gate, value: float) -> int:
 
 
 def numbers_of(gate: Gate, summary: Summary, value: MetricValue) -> dict[str, float | int]:
-    """Return the numbers behind the headline, by the names that reports give them."""
+    """Return the numbers of the headline under their names in reports."""
     numbers: dict[str, float | int] = {value.metric: value.value, "docs": value.n, "docs_total": summary.n_total}
     if value.stderr is not None:
         numbers[f"{value.metric}_stderr"] = value.stderr

@@ -1,8 +1,9 @@
 """The sample of a metric: one number per doc, whose mean is the metric.
 
-In a group that weighs its tasks by size, docs of all tasks count equally. A group that averages its tasks is
-linearised: a doc of task t counts as ``M + (x - m_t) N / (T n_t)``, with M the group's value and m_t the task's; the
-mean of these is M, and their spread that of M within tasks (Cochran 1977, section 5.3, equal weights).
+In a group that weighs its tasks by size, the docs of all tasks count equally. A group that averages its T tasks is
+linearised: a score x in task t counts as ``M + (x - m_t) N / (T n_t)``, with M the group's value, m_t that of the task,
+N and n_t their numbers of docs. The mean of these numbers is M, and their variance gives that of M within tasks
+(Cochran 1977, section 5.3, equal weights).
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from pytest_llmeval._task import Metric
 from pytest_llmeval._task import Task
 
 
-#: Log-probabilities may be above 0 by this much, through rounding.
+#: Log-probabilities may exceed 0 by up to this much because of rounding.
 _ROUNDING = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The items of a task's docs for one metric, with the `clusters` of the docs, where the task names their column.
+    """The items of a task's docs for one metric, with the `clusters` of the docs if the task names their column.
 
-    `support`: the least and greatest score that a doc can have, where known.
+    `support`: the least and greatest score that a doc can have; None if unknown.
     """
 
     metric: Metric
@@ -43,9 +44,9 @@ class Column:
 class Sample:
     """One number per doc (`values`), whose mean, or with `log` its exponential, is the metric.
 
-    `binary`: every value is 0 or 1, the doc's score. `support`: the least and greatest value of a doc, where known. For
-    log-probabilities only lower bounds are known: `least` per doc, `floor` for the mean. `plain`: the task may declare
-    the range of its docs' scores.
+    `binary`: every value is 0 or 1. `support`: the least and greatest possible value of a doc, None if unknown; for
+    log-probabilities only lower limits are known, `least` per doc and `floor` for the mean. `plain`: the task may
+    declare the range of its docs' scores.
     """
 
     values: Sequence[float]
@@ -67,7 +68,7 @@ def columns_of(parts: Iterable[tuple[Task, Sequence[DocResult]]], metric: str, f
             continue
         clusters = None
         if task.cluster is not None:
-            # The same passage number in two tasks is not the same passage.
+            # Equal passage numbers in two tasks name different passages.
             clusters = [f"{task.name}/{result.key.cluster if result.key else result.doc}" for result in having]
         items = [result.scores[filter_name][metric] for result in having]
         rules = metric_of(task, metric)
@@ -78,7 +79,7 @@ def columns_of(parts: Iterable[tuple[Task, Sequence[DocResult]]], metric: str, f
 def sample_of(columns: Sequence[Column], *, by_size: bool) -> Sample | None:
     """Return the values of all docs; None if the metric is not a mean over docs.
 
-    `by_size`: all docs count equally; else all tasks do.
+    `by_size`: docs of all tasks count equally; otherwise all tasks do.
     """
     means = [column.metric.aggregation.doc_mean for column in columns]
     known = [mean for mean in means if mean is not None]
@@ -88,12 +89,12 @@ def sample_of(columns: Sequence[Column], *, by_size: bool) -> Sample | None:
         values = [list(mean.values(column.items)) for mean, column in zip(known, columns, strict=True)]
         leasts = [_least(mean, column.items, own) for mean, column, own in zip(known, columns, values, strict=True)]
     except (TypeError, ValueError):
-        # What a function of the task gives for a doc need not be a number.
+        # A function of the task may return something other than a number.
         return None
     clusters = None
     if any(column.clusters for column in columns):
         clusters = [name for place, column in enumerate(columns) for name in _clusters(place, column)]
-    # A task may say that its scores, though all 0 or 1 here, are of another range; those of log-probabilities are.
+    # Scores that are all 0 or 1 are not binary if the task declares another range, or if they are log-probabilities.
     binary = (
         all(column.support in (None, (0.0, 1.0)) for column in columns)
         and all(mean.floor is None for mean in known)
@@ -105,7 +106,7 @@ def sample_of(columns: Sequence[Column], *, by_size: bool) -> Sample | None:
     support = None
     if len(supports) == len(columns):
         counted = supports if flat else _linearised(values, supports)
-        # A baseline may be older than what the task says of its range.
+        # Scores of a baseline may lie outside a range that the task declared later.
         known_values = [*together, *(end for ends in counted for end in ends)]
         support = min(known_values), max(known_values)
     least, floor = _lowest(values, leasts, known, together, flat=flat)
@@ -114,7 +115,7 @@ def sample_of(columns: Sequence[Column], *, by_size: bool) -> Sample | None:
 
 
 def exact_value(columns: Sequence[Column], *, by_size: bool) -> Fraction | None:
-    """Return the mean as a fraction where every score is a whole number: then the boundary is met or missed exactly."""
+    """Return the mean as a fraction, for exact comparison with a limit; None unless every score is a whole number."""
     if not all(_is_whole_mean(column) for column in columns):
         return None
     sums = [Fraction(sum(int(item) for item in column.items), len(column.items)) for column in columns]
@@ -123,7 +124,7 @@ def exact_value(columns: Sequence[Column], *, by_size: bool) -> Fraction | None:
 
 
 def weighs_by_size(owner: Task | Group, metric: str, filter_name: str) -> bool | None:
-    """Return True if a group weighs its tasks by size for a metric; None if a function of the user aggregates it."""
+    """Return True if `owner` weighs its tasks by size for a metric; None if a function of the user aggregates it."""
     if isinstance(owner, Task):
         return True
     for entry in owner.metrics:
@@ -133,7 +134,7 @@ def weighs_by_size(owner: Task | Group, metric: str, filter_name: str) -> bool |
 
 
 def _least(mean: DocMean, items: Sequence[Item], values: Sequence[float]) -> float:
-    """Return the least number that a doc can have; -inf if it is unknown, or if a value is below it."""
+    """Return the least possible value of a doc; -inf if it is unknown, or if an observed value is below it."""
     least = -math.inf if mean.least is None else mean.least(items)
     return least if min(values) >= least - _ROUNDING else -math.inf
 
@@ -146,7 +147,7 @@ def _lowest(
     *,
     flat: bool,
 ) -> tuple[float, float]:
-    """Return the lower limits of a doc's value and of the mean."""
+    """Return the least possible value of a doc and of the mean; -inf if unknown."""
     if any(math.isinf(least) for least in leasts):
         return -math.inf, -math.inf
     counted = [[least] for least in leasts]

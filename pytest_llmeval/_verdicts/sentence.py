@@ -1,4 +1,4 @@
-"""Numbers, docs and gates as verdicts write them."""
+"""The texts of numbers, docs and gates in verdicts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_llmeval._verdicts.verdict import Outcome
 
 
 def condition(gate: Gate) -> str:
-    """Return what a gate asks for: ``>= 0.35 and <= 0.99 at 95 % confidence``, ``>= baseline - 0.02``."""
+    """Return the condition of a gate: ``>= 0.35 and <= 0.99 at 95 % confidence``, ``>= baseline - 0.02``."""
     parts = [_bound(bound.operator, bound.value) for bound in gate.bounds]
     if gate.change is not None:
         parts.append(str(gate.change))
@@ -27,12 +27,12 @@ def condition(gate: Gate) -> str:
 
 
 def allowance(gate: Gate, change: Change, *, worse_is_up: bool) -> str:
-    """Return what a comparison asks for, in words: ``allowed 0.02 at 95 % confidence``, ``required a rise``.
+    """Return the condition of a comparison, in words: ``allowed 0.02 at 95 % confidence``, ``required a rise``.
 
-    `worse_is_up` tells that less of the metric is better.
+    `worse_is_up`: lower values of the metric are better.
     """
     if change.operator.startswith("<") is not worse_is_up:
-        # It bounds the gain and holds no loss.
+        # The gate limits gains, not losses.
         return f"required {condition(gate)}"
     loss = change.offset if worse_is_up else -change.offset
     gain = "fall" if worse_is_up else "rise"
@@ -66,7 +66,7 @@ def basis(summary: Summary, n: int) -> str:
 
 
 def name_of_value(value: MetricValue) -> str:
-    """Return the metric, with its filter where it has one."""
+    """Return the name of the metric, with its filter if it has one."""
     return value.metric if value.filter == "none" else value.key
 
 
@@ -76,7 +76,7 @@ def docs_text(count: int) -> str:
 
 
 def docs_listed(docs: Iterable[int]) -> str:
-    """Return ``doc[3], doc[17]``, of more than five docs the first ones and the number of the others."""
+    """Return ``doc[3], doc[17]``; for more than five docs the first ones and the number of the others."""
     return listed(f"doc[{doc}]" for doc in docs)
 
 
@@ -87,14 +87,14 @@ def bounds_text(interval: Interval, confidence: float) -> str:
 
 
 def number_text(number: float) -> str:
-    """Return a number with four decimals, and with more significant digits where these would be zeros."""
+    """Return a number with four decimals, or with two significant digits if it is below 0.001."""
     if not math.isfinite(number) or number == 0 or abs(number) >= 0.001:
         return f"{number:.4f}"
     return f"{number:.2g}"
 
 
 def percent_text(share: float) -> str:
-    """Return ``95 %`` for 0.95; 0.9999995 does not become 100 %."""
+    """Return ``95 %`` for 0.95; 0.9999995 is not rounded to 100 %."""
     return f"{share * 100:.12g} %"
 
 
@@ -104,19 +104,19 @@ def p_text(p: float) -> str:
 
 
 def no_bounds(metric: str, sample: Sample | None) -> tuple[Outcome, str]:
-    """Return the outcome and the reason where there are no bounds at a confidence.
+    """Return the outcome and the reason if there are no bounds at a confidence.
 
-    `sample` is None where the metric is not a mean over docs; else the docs are a part of a group's data sets.
+    `sample` is None if the metric is not a mean over docs; otherwise the docs are a part of a group's data sets.
     """
     if sample is None:
-        return "failed", f"{metric} is not a mean over docs: there are no bounds at a confidence"
-    return "inconclusive", "what all docs of a group would show is not known from a part of them"
+        return "failed", f"{metric} is not a mean over docs, so there are no bounds at a confidence"
+    return "inconclusive", "the value over all docs of a group has no bounds when only a part of them was run"
 
 
 def advice(gate: Gate, *samples: Sample) -> str | None:
-    """Return what would decide a gate on scores of unknown range that the docs could not decide.
+    """Return the ways to decide an inconclusive gate on scores of unknown range.
 
-    None where the range is known: then it is only the docs that are too few.
+    None if the range is known: then only more docs would help.
     """
     if all(sample.support is not None for sample in samples):
         return None
@@ -124,5 +124,5 @@ def advice(gate: Gate, *samples: Sample) -> str | None:
     if all(sample.plain for sample in samples):
         ways.insert(0, f"declare the range of a doc's score (metadata.ranges: {{{gate.metric}: [LEAST, GREATEST]}})")
     if gate.scope == "population":
-        ways.append("ask about this data set alone (@ CONFIDENCE dataset)")
-    return f"to decide it {', '.join(ways[:-1])}{' or ' if len(ways) > 1 else ''}{ways[-1]}"
+        ways.append("judge this data set alone (@ CONFIDENCE dataset)")
+    return f"to decide the gate, {', '.join(ways[:-1])}{' or ' if len(ways) > 1 else ''}{ways[-1]}"

@@ -1,18 +1,18 @@
-"""Gates proven by a part of their docs: a test that is looked at after every doc, and the verdicts of such runs.
+"""Early stopping: gates that are proven by a part of their docs, and the verdicts on them.
 
-The docs come in a random order on which no result has an influence, and only the first ones of it count, as far as all
-of them are known: then the tests of `_stats.MeanTest` hold however often one looks and whenever one stops.
+The docs are scored in a random order that does not depend on any result. Tests use the docs from the first up to the
+first one without a result, so that the sequential tests of `_stats.MeanTest` are valid after every doc.
 
-- A gate with a confidence asks about questions like these: independent draws, at the gate's own error. Half of that
-  is kept for the last doc, after which an undecided gate is judged as usual (`final_verdict`).
-- One with ``scope: dataset``, and one without a confidence, ask what all docs that were asked for would show: draws
-  without replacement, certain at the last doc. Without a confidence the error is that of ini
-  `llmeval_stop_confidence`; at 1 only that counts which the other docs cannot change.
+- A gate with a confidence is a statement on the population: docs are independent draws, and the error is the gate's.
+  Half of it is kept for the last doc, after which an undecided gate is judged as usual (`final_verdict`).
+- A gate with ``scope: dataset``, or without a confidence, is a statement on all selected docs: they are drawn without
+  replacement, and the result is certain at the last doc. Without a confidence the error is that of ini
+  `llmeval_stop_confidence`; at 1 a gate is proven only once the other docs cannot change its outcome.
 - Some docs decide the gate at once: a doc with an error or NaN, a must-stay-right doc that became wrong, a doc without
   a partner in the baseline or with another prompt there.
 
-Scores without known ends (perplexity, f1, what a function of the task gives without declaring its range), docs that
-share a passage, and groups that a function aggregates have no such test: their gates need every doc.
+Scores of unknown range (perplexity, f1, values of a function of the task without a declared range), docs that share a
+passage, and groups aggregated by a function have no sequential test: their gates need every doc.
 
     piqa: acc 0.6875 +- 0.0290 on 256 of 1,838 docs, required >= 0.6 at 95 % confidence
       proof     proven after 212 of 1,838 docs at 95 %
@@ -53,10 +53,10 @@ from pytest_llmeval._verdicts.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A verdict that needs no more docs: after `after` of the `of` docs that were asked for.
+    """An outcome that was proven after `after` of the `of` selected docs.
 
-    `confidence` None: whatever the other docs would show. `judged`: the usual judgement of the docs so far stands, and
-    tells why.
+    `confidence` None: the outcome is certain, whatever the scores of the other docs are. `judged`: the usual judgement
+    of the docs so far is the verdict and states the reason.
     """
 
     outcome: Literal["passed", "failed"]
@@ -73,12 +73,12 @@ class Proof:
 
 
 def asks_of_data_set(gate: Gate) -> bool:
-    """Return whether the gate is about these docs, and not about questions like these."""
+    """Return True if the gate is a statement on these docs, False if on the population."""
     return gate.confidence is None or gate.scope == "dataset"
 
 
 def can_be_proven(gate: Gate, data: GateData, order: Sequence[DocPlace]) -> bool:
-    """Return whether there is a test of the gate's own question, as far as that is known without the docs' scores."""
+    """Return True if there is a sequential test for the gate, as far as is known without the scores of its docs."""
     if gate.must_stay_right is not None:
         return False
     scores = scores_of(gate, data, order)
@@ -86,17 +86,17 @@ def can_be_proven(gate: Gate, data: GateData, order: Sequence[DocPlace]) -> bool
         return False
     if not asks_of_data_set(gate):
         return all(one.task.cluster is None for one in data.tasks)
-    # A limit leaves docs of the data set about which no order of the others tells anything.
+    # With a limit the docs left out are not in the random order, so nothing can be proven about the data set.
     return gate.confidence is None or len(order) == sum(one.n_total for one in data.tasks)
 
 
 def proof_of(
     gate: Gate, data: GateData, order: Sequence[DocPlace], *, members: int, stop_confidence: float
 ) -> Proof | None:
-    """Return what the docs so far prove; None if the gate needs more of them.
+    """Return the outcome that the docs so far prove; None if the gate needs more docs.
 
-    `order` holds all docs that were asked for. `members` gates share the error of a wrong failure. A gate without a
-    confidence is proven at `stop_confidence`.
+    `order` holds all selected docs. `members` gates share the error of a wrong failure. A gate without a confidence is
+    proven at `stop_confidence`.
     """
     known = {(one.task.name, result.doc): result for one in data.tasks for result in one.results}
     failed = Proof("failed", len(known), len(order), judged=True)
@@ -119,7 +119,7 @@ def proof_of(
 
 
 def verdict_of_proof(gate: Gate, proof: Proof, summary: Summary, data: GateData) -> Verdict:
-    """Return the verdict that a proof gives, with the numbers of the docs that it was found in."""
+    """Return the verdict of a proof, with the numbers of the docs seen when the gate was proven."""
     data = replace(data, drawn="random")
     if proof.judged:
         verdict = judge(gate, summary, data=data)
@@ -137,9 +137,9 @@ def verdict_of_proof(gate: Gate, proof: Proof, summary: Summary, data: GateData)
 def final_verdict(
     gate: Gate, summary: Summary, data: GateData, order: Sequence[DocPlace], *, members: int, missing: str | None = None
 ) -> Verdict:
-    """Judge all docs of a gate that was not proven before, at the error that the looks before have left.
+    """Return the verdict over all docs on a gate that was not proven early, at the error that is left.
 
-    `members` gates share that error, `missing` tells which docs have no result (see `judge`).
+    `members` gates share that error; `missing` states which docs have no result (see `judge`).
     """
     looked = not asks_of_data_set(gate) and can_be_proven(gate, data, order)
     verdict = judge(at_half_error(gate) if looked else gate, summary, missing=missing, data=data)
@@ -147,7 +147,7 @@ def final_verdict(
 
 
 def at_half_error(gate: Gate) -> Gate:
-    """Return the gate as it is judged after the last doc, at the half of its error that was kept."""
+    """Return the gate at the half of its error that is kept for the last doc."""
     if gate.confidence is None:
         return gate
     return replace(gate, confidence=_half(gate.confidence), written=gate.confidence)
@@ -158,31 +158,31 @@ def _half(confidence: float) -> float:
 
 
 def at_last_doc(verdict: Verdict, gate: Gate, members: int, *, looked: bool) -> Verdict:
-    """Return a verdict over all docs, given what was spent: `looked` if tests went before."""
+    """Return a verdict over all docs with the error that was spent; `looked`: half of it went into sequential tests."""
     if gate.confidence is None:
         return verdict
     error = (1 - gate.confidence) / (2 if looked else 1)
     if looked:
         at, spent = percent_text(_half(gate.confidence)), percent_text(gate.confidence)
-        how = f"judged at {at}, as half of the error of {spent} confidence went into looking early"
+        how = f"judged at {at}, because half of the error at {spent} confidence was spent on early looks"
         verdict = verdict.adding(Fact("proof", how))
     if members < 2 or verdict.p_value is None:
         return verdict
-    return in_company(verdict, f"its error shared by {members} gates", fails=verdict.p_value <= error / members)
+    return in_company(verdict, f"the error shared equally by {members} gates", fails=verdict.p_value <= error / members)
 
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """The errors that tests which may stop early are allowed: of a wrong pass, and of a wrong failure."""
+    """The error probabilities of a gate's sequential tests: of a wrong pass, and of a wrong failure."""
 
     passing: float
     failing: float
 
 
 def errors_of(gate: Gate, members: int, confidence: float) -> Errors:
-    """Return the errors of a gate's tests at a confidence, where `members` gates share that of a wrong failure.
+    """Return the errors of a gate's sequential tests; `members` gates share the error of a wrong failure.
 
-    A test of the data set decides at the last doc whatever comes, so nothing is kept for another judgement then.
+    A test on the data set always decides at the last doc, so no error is kept for a final judgement.
     """
     error = 1 - confidence
     spent = error if asks_of_data_set(gate) else error / 2
@@ -191,7 +191,7 @@ def errors_of(gate: Gate, members: int, confidence: float) -> Errors:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """The answer to one question: passed or failed after `after` docs, or neither, and when that became certain."""
+    """The outcome of one test after `after` docs, None if undecided, and the number of docs that made it certain."""
 
     outcome: Literal["passed", "failed"] | None
     after: int = 0
@@ -231,7 +231,7 @@ def _look(
 
 
 def _tested(question: MeanQuestion, numbers: Iterable[float], alpha: float, total: int | None) -> MeanTest | None:
-    """Return the test of the numbers; None for an error of 0 where nothing is certain."""
+    """Return the test of the numbers; None for an error of 0 without a `total`, where nothing can become certain."""
     if alpha <= 0 and total is None:
         return None
     test = MeanTest(question.limit, alpha, low=question.low, high=question.high, total=total)
@@ -240,7 +240,7 @@ def _tested(question: MeanQuestion, numbers: Iterable[float], alpha: float, tota
 
 
 def _together(looks: Sequence[_Look], of: int, confidence: float) -> Proof | None:
-    """Return the proof of all questions: a gate fails by one of its bounds and passes by all of them."""
+    """Return the proof from the tests of all bounds: a gate fails if one bound fails, and passes if all pass."""
     failed = [look for look in looks if look.outcome == "failed"]
     if not looks or not (failed or all(look.outcome for look in looks)):
         return None
@@ -251,14 +251,14 @@ def _together(looks: Sequence[_Look], of: int, confidence: float) -> Proof | Non
 
 
 def _cannot_compare(data: GateData) -> bool:
-    """Return whether the docs so far already rule a comparison out."""
+    """Return True if the docs so far already rule out a comparison."""
     if not data.baseline:
         return True
     for one in data.tasks:
         found = one.comparison
         if not one.results or found is None:
             continue
-        # Docs of which none pairs may be followed by some that do, where others are allowed to be missing.
+        # Where unpaired docs are ignored, docs that pair may still follow.
         waits = data.ignore_unpaired and found.record is not None and not found.pairing.pairs
         if not waits and found.problems(whole=False, ignore_unpaired=data.ignore_unpaired):
             return True
@@ -266,7 +266,7 @@ def _cannot_compare(data: GateData) -> bool:
 
 
 def _may_lack(data: GateData, order: Sequence[DocPlace]) -> bool:
-    """Return whether docs of the run or of the baseline may have no partner: only a run of all docs tells which."""
+    """Return True if docs of the run or of the baseline may have no partner; only a run of all docs shows which."""
     comparisons = [one.comparison for one in data.tasks if one.comparison and one.comparison.record]
     if len(comparisons) < len(data.tasks) or any(found.pairing.unknown for found in comparisons):
         return True
@@ -278,7 +278,7 @@ def _may_lack(data: GateData, order: Sequence[DocPlace]) -> bool:
 def _proof_of_staying(
     gate: Gate, docs: tuple[int, ...] | Literal["all"], data: GateData, known: Collection[DocPlace], of: int
 ) -> Proof | None:
-    """Return the proof of docs that must stay right: one that does not decides, or all of those that are named."""
+    """Return the proof for docs that must stay right: one doc that became wrong, or all named docs seen; else None."""
     named = None if docs == "all" else [doc for doc in docs if (data.tasks[0].task.name, doc) in known]
     if named is not None and not named:
         return None

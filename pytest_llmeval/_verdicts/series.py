@@ -1,10 +1,10 @@
-"""The numbers that a sequential test looks at one by one, and the limit that it holds their mean against.
+"""The inputs of sequential tests: a number per doc, and the limit that the mean of these numbers is compared with.
 
-A doc's number is ``weight * (now - share * before)``: `now` and `before` are its scores in this run and in the
-baseline, `share` is 0 for a floor and 1 for an absolute tolerance; ``now >= (1 - r) * before`` of a relative one is
-a statement on the mean with the share ``1 - r``. Docs of a group that averages its tasks weigh ``N / (T n_t)``, so
-that their mean is the group's value. Such numbers are bounded where a doc's score is, and its ends
-must be known beforehand: the scores seen so far bound nothing.
+The number of a doc is ``weight * (now - share * before)``: `now` and `before` are its scores in this run and in the
+baseline, and `share` is 0 for a floor, 1 for an absolute tolerance and ``1 - r`` for a relative tolerance r, where the
+condition is ``now >= (1 - r) * before``. Docs of a group that averages its tasks have the weight ``N / (T n_t)``, so
+that their mean is the group's value. The range of a doc's score must be known beforehand: observed scores do not bound
+the scores of other docs.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from pytest_llmeval._verdicts.samples import weighs_by_size
 #: A doc: the name of its task, and its number there.
 DocPlace: TypeAlias = tuple[str, int]
 
-#: Operator -> (sign of the numbers, whether the gate passes where their mean reaches the limit). ``x > 3`` fails
-#: where ``-x >= -3``: so a value on the limit counts as the operator says.
+#: Operator -> (sign of the numbers, True if the gate passes when their mean reaches the limit). ``x > 3`` fails if
+#: ``-x >= -3``, so that a value equal to the limit is treated as the operator requires.
 _SIDES: Mapping[str, tuple[int, bool]] = {">=": (1, True), ">": (-1, False), "<=": (-1, True), "<": (1, False)}
 
 
 @dataclass(frozen=True, slots=True)
 class MeanQuestion:
-    """The question whether the mean of numbers in [low, high] reaches `limit`; if so the gate passes, or fails."""
+    """The hypothesis that the mean of numbers in [low, high] reaches `limit`, where the gate passes (or else fails)."""
 
     limit: float
     low: float
@@ -47,7 +47,7 @@ class MeanQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """A metric as a mean over docs in [low, high], by task, and the weight of each task's docs."""
+    """A metric as a mean of doc scores in [low, high]: how each task computes them, and the weight of its docs."""
 
     filter: str
     means: Mapping[str, DocMean]
@@ -57,7 +57,7 @@ class Scores:
 
 
 def scores_of(gate: Gate, data: GateData, order: Sequence[DocPlace]) -> Scores | None:
-    """Return how the gate's metric is a mean of bounded numbers over the docs of `order`; None if it is not one."""
+    """Return the gate's metric as a mean of bounded scores over the docs of `order`; None if it is not one."""
     filters = {
         name
         for one in data.tasks
@@ -78,7 +78,7 @@ def scores_of(gate: Gate, data: GateData, order: Sequence[DocPlace]) -> Scores |
 
 
 def questions_of(gate: Gate, scores: Scores) -> list[MeanQuestion]:
-    """Return one question for each bound, or one for the comparison; none where it cannot be asked so."""
+    """Return one hypothesis per bound, or one for the comparison; empty if the comparison cannot be tested this way."""
     if gate.change is not None:
         found = _about_change(gate.change, scores)
         return [found] if found else []
@@ -88,7 +88,7 @@ def questions_of(gate: Gate, scores: Scores) -> list[MeanQuestion]:
 def numbers_of_docs(
     gate: Gate, question: MeanQuestion, scores: Scores, data: GateData, places: Sequence[DocPlace]
 ) -> list[float] | None:
-    """Return the number of each doc, in order; None if a doc has none."""
+    """Return the number of each doc, in order; None if any doc has no number."""
     now, before = _sides(gate, scores, data, set(places))
     numbers = []
     for place in places:
@@ -96,14 +96,14 @@ def numbers_of_docs(
             return None
         old = before.get(place, 0.0) if question.share else 0.0
         if question.share and not scores.low <= old <= scores.high:
-            # Recorded before the task said so.
+            # The baseline is older than the declared range.
             return None
         numbers.append(question.sign * scores.weights[place[0]] * (now[place] - question.share * old))
     return numbers
 
 
 def _bounded_mean(task: Task, name: str) -> DocMean | None:
-    """Return the metric as a mean of one number per doc, each by itself, with ends that are known beforehand."""
+    """Return the metric as a mean of doc scores whose range is known beforehand; None if it is not one."""
     metric = metric_of(task, name)
     mean, support = metric.aggregation.doc_mean, metric.range
     return mean and support and DocMean(mean.values, support=support, plain=mean.plain)
@@ -122,7 +122,7 @@ def _about_change(change: Change, scores: Scores) -> MeanQuestion | None:
     offset = float(change.offset)
     if not change.relative:
         return _question(change.operator, offset, 1.0, scores)
-    # A share of a negative value would point the other way.
+    # For negative values a relative tolerance would have the opposite sign.
     return _question(change.operator, 0.0, 1.0 + offset, scores) if scores.low >= 0 and offset > -1 else None
 
 
@@ -136,7 +136,7 @@ def _question(operator: str, limit: float, share: float, scores: Scores) -> Mean
 def _sides(
     gate: Gate, scores: Scores, data: GateData, places: set[DocPlace]
 ) -> tuple[dict[DocPlace, float], dict[DocPlace, float]]:
-    """Return the docs' scores now and before; of a comparison both sides are rounded as a baseline keeps them."""
+    """Return the scores of docs now and before; in a comparison both are rounded as in a baseline file."""
     now: dict[DocPlace, float] = {}
     before: dict[DocPlace, float] = {}
     for one in data.tasks:
@@ -145,7 +145,7 @@ def _sides(
             now |= _values(mean, scores.filter, gate.metric, name, one.results, places)
             continue
         was, new = one.paired_results()
-        # Before a doc is called what it is called now.
+        # Docs of the baseline get their numbers in this run.
         old = [replace(before, doc=result.doc) for before, result in zip(was, new, strict=True)]
         before |= _values(mean, scores.filter, gate.metric, name, old, places)
         now |= {p: x for p, x in _values(mean, scores.filter, gate.metric, name, new, places).items() if p in before}
@@ -163,6 +163,6 @@ def _values(
     try:
         numbers = mean.values([item for _, item in having])
     except (TypeError, ValueError):
-        # What a function of the task gives for a doc need not be a number.
+        # A function of the task may return something other than a number.
         return {}
     return {(task, doc): number for (doc, _), number in zip(having, numbers, strict=True)}

@@ -1,11 +1,11 @@
-"""The docs that tell most about a gate that did not pass, and what to do next.
+"""The most informative docs of a gate that did not pass, and the recommended next step.
 
-      docs that tell most
+      most informative docs
         doc[12]  expected 0, chose 3 (margin 2.31), before 0 (margin 0.4)
-      next      pytest capitals.yaml::doc[12] --llmeval-show prints the prompt; renew the baseline only if the ...
+      next      pytest capitals.yaml::doc[12] --llmeval-show prints the prompt; update the baseline only if the ...
 
-Of a comparison these are docs that became worse, by most and with the largest margins first; of a floor docs that are
-wrong, with the largest margins first.
+For a comparison these are docs that became worse, sorted by their loss and then by their margin, largest first; for a
+floor they are wrong docs, those with the largest margins first.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from pytest_llmeval._verdicts.verdict import Fact
 from pytest_llmeval._verdicts.verdict import Verdict
 
 
-#: Docs that are shown.
+#: The number of docs that are shown.
 _MOST = 5
 
 
 @dataclass(frozen=True, slots=True)
 class _Telling:
-    """A doc and how much it tells: `loss` is how much worse its score became, of a floor 1 if it is wrong."""
+    """A doc and its rank among others: `loss` is the amount by which its score became worse, or 1 for a floor."""
 
     task: Task
     now: DocResult
@@ -41,7 +41,7 @@ class _Telling:
 
 
 def with_telling_docs(verdict: Verdict, gate: Gate, value: MetricValue, data: GateData | None) -> Verdict:
-    """Return a verdict that is not a pass with the docs that tell most, if there are any."""
+    """Return the verdict with the most informative docs, if it is not a pass and has any."""
     compared = any(fact.label == "docs" for fact in verdict.facts)
     if verdict.outcome == "passed" or data is None or (gate.compares and not compared):
         return verdict
@@ -49,7 +49,7 @@ def with_telling_docs(verdict: Verdict, gate: Gate, value: MetricValue, data: Ga
     try:
         found = list(_lost(value, data) if gate.compares else _wrong(value, data))
     except (LookupError, TypeError, ValueError):
-        # What a function of the task gives for a doc need not be a number.
+        # A function of the task may return something other than a number.
         return verdict
     if not found:
         return verdict
@@ -57,8 +57,8 @@ def with_telling_docs(verdict: Verdict, gate: Gate, value: MetricValue, data: Ga
     named = len(data.tasks) > 1
     lines = [f"{f'{one.task.name} ' * named}doc[{one.now.doc}]  {_told(one, value)}" for one in found[:_MOST]]
     show = f"pytest {_node(found[0], data)} --llmeval-show prints the prompt"
-    renew = "; renew the baseline only if the change is meant" if gate.compares else ""
-    return verdict.adding(Fact("docs that tell most", lines=tuple(lines)), Fact("next", show + renew))
+    renew = "; update the baseline only if the change is intended" if gate.compares else ""
+    return verdict.adding(Fact("most informative docs", lines=tuple(lines)), Fact("next", show + renew))
 
 
 def _lost(value: MetricValue, data: GateData) -> Iterator[_Telling]:
@@ -84,7 +84,7 @@ def _wrong(value: MetricValue, data: GateData) -> Iterator[_Telling]:
 
 
 def is_right(result: DocResult, value: MetricValue) -> bool | None:
-    """Return whether a doc is right by a metric; None unless its score is 0 or 1."""
+    """Return True if a doc is right by a metric; None unless its score is 0 or 1."""
     item = result.scores.get(value.filter, {}).get(value.metric)
     if item not in (0, 1):
         return None
@@ -106,7 +106,7 @@ def _told(one: _Telling, value: MetricValue) -> str:
 
 
 def _answer(result: DocResult, value: MetricValue) -> str:
-    """Return what a model chose, where the metric is known by that, else what it scored; with its margin."""
+    """Return the choice of a model, for ``acc``, or its score, with the margin if there is one."""
     margin = _margin(result, value)
     certainty = f" (margin {margin:.3g})" if margin >= 0 else ""
     if result.pick is not None and value.metric == "acc":
@@ -116,10 +116,10 @@ def _answer(result: DocResult, value: MetricValue) -> str:
 
 
 def _node(one: _Telling, data: GateData) -> str:
-    """Return the node id of a doc as a run of one model has it."""
+    """Return the node id of a doc in a run of one model."""
     path = one.task.path
     if data.root is not None and path.is_relative_to(data.root):
         path = path.relative_to(data.root)
-    # The docs of tasks that are written in their group's file are called by the task, too.
+    # Items of tasks that are defined in their group's file also contain the name of the task.
     inside = isinstance(data.owner, Group) and data.owner.path == one.task.path
     return f"{path}::doc[{f'{one.task.name}-' * inside}{one.now.doc}]"

@@ -4,10 +4,10 @@
       change    between -0.8388 and -0.6652 (each bound holds at 95 %)
       docs      75 docs compared: 57 lost, 0 gained
       noise     p < 0.0001 (McNemar)
-      family    Holm over 6 gates
+      family    Holm's correction over 6 gates
 
-`Verdict.text` is that screen, `Verdict.sentence` one line of the facts that matter most. Facts are collected one by one
-and joined here only.
+`Verdict.text` is the text above, `Verdict.sentence` one line with the facts that matter most. Facts are added one by
+one and joined only here.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import TypeAlias
 from pytest_llmeval._task import NOTHING
 
 
-#: `inconclusive`: the data cannot tell at the confidence asked for. A gate on the observed value never is.
+#: `inconclusive`: the data do not decide the gate at its confidence. A gate on the observed value is never so.
 Outcome: TypeAlias = Literal["passed", "failed", "inconclusive"]
 
-#: What a fact is about. Facts are shown in this order, whenever they were added.
+#: The subjects of facts. Facts are shown in this order, independent of the order in which they were added.
 Label: TypeAlias = Literal[
     "reason",
     "value",
@@ -33,31 +33,31 @@ Label: TypeAlias = Literal[
     "noise",
     "proof",
     "family",
-    "visible",
+    "power",
     "rounding",
     "range",
     "certain",
     "limit",
     "caution",
-    "docs that tell most",
+    "most informative docs",
     "next",
 ]
 _ORDER = {label: place for place, label in enumerate(Label.__args__)}  # type: ignore[attr-defined]
 
-#: Facts of these labels belong to the one-line form too; their texts need no label to be understood.
+#: The labels whose facts are in the one-line form too; their texts can be understood without the label.
 _BRIEF: frozenset[Label] = frozenset({"reason", "docs", "noise", "proof", "family", "caution"})
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One fact behind an outcome: a clause under a label, or several `lines`."""
+    """One fact behind an outcome: a labelled clause, or several `lines`."""
 
     label: Label
     text: str = ""
     lines: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return the fact as a part of one line."""
+        """Return the fact as a part of the one-line form."""
         if self.label in _BRIEF:
             return self.text
         return f"{self.label}: {self.text or '; '.join(self.lines)}"
@@ -65,10 +65,10 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of a gate and what led to it.
+    """The outcome of a gate and the facts that led to it.
 
-    `headline` is one line: the task, the value, what was required. `numbers` are those behind the facts, under the
-    names that they have in JUnit files and result files. `p_value` is set only where a gate with a confidence fails by
+    `headline` is one line with the task, the value and the condition of the gate. `numbers` are the numbers of the
+    facts, under their names in JUnit files and result files. `p_value` is set only if a gate with a confidence fails on
     its numbers: the probability of data at least this bad if the gate held.
     """
 
@@ -90,7 +90,7 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """The headline and below it all facts, each in a line of its own or in several."""
+        """The headline and below it all facts, each in one or several lines."""
         lines = [self.headline]
         for fact in self.facts:
             lines.append(f"  {fact.label:<8}  {fact.text}".rstrip())
@@ -98,11 +98,11 @@ class Verdict:
         return "\n".join(lines)
 
     def adding(self, *facts: Fact | None) -> Verdict:
-        """Return the verdict with more facts, those that are not None, each in its place."""
+        """Return the verdict with more facts, without those that are None, in the order of labels."""
         together = [*self.facts, *(fact for fact in facts if fact is not None)]
         return replace(self, facts=tuple(sorted(together, key=lambda fact: _ORDER[fact.label])))
 
 
 def fact(label: Label, text: object) -> Fact | None:
-    """Return a fact, or None where there is nothing to say: no text, or an empty one."""
+    """Return a fact; None if `text` is not a text or is empty."""
     return Fact(label, text) if isinstance(text, str) and text else None

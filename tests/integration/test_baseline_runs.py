@@ -200,15 +200,15 @@ class TestComparing:
             [
                 "gate failed: tasks/birds.yaml::gate[[]acc.drop[]]: birds: acc 0.8000, was 1.0000: fell by 0.2000, "
                 "allowed 0.15; change: between * and * (each bound holds at 95 %); 10 docs compared: 2 lost, 0 gained; "
-                "p = 0.5 *; docs that tell most: doc[[]3[]] *; doc[[]4[]] *; next: *tasks/birds.yaml::doc[[]3[]] *",
+                "p = 0.5 *; most informative docs: doc[[]3[]] *; doc[[]4[]] *; next: *tasks/birds.yaml::doc[[]3[]] *",
                 "gate failed: tasks/all.yaml::gate[[]acc.drop[]]: all: acc 0.9000, was 1.0000: fell by 0.1000, allowed "
-                "0.05; *20 docs in 2 tasks compared: 2 lost, 0 gained; *; docs that tell most: birds doc[[]3[]] *",
+                "0.05; *20 docs in 2 tasks compared: 2 lost, 0 gained; *; most informative docs: birds doc[[]3[]] *",
                 "gate passed: tasks/trees.yaml::gate[[]acc.drop[]]: *",
                 "baseline main: 2 lost, 0 gained of 20 docs (birds -2 +0)",
                 # The screen of the failed test.
                 "birds: acc 0.8000, was 1.0000: fell by 0.2000, allowed 0.15",
                 "  docs      10 docs compared: 2 lost, 0 gained",
-                "  docs that tell most",
+                "  most informative docs",
                 "    doc[[]3[]] *",
                 "  next      pytest tasks/birds.yaml::doc[[]3[]] --llmeval-show prints the prompt; *",
             ]
@@ -293,14 +293,19 @@ class TestComparing:
         rule = "--llmeval-fail-on=tag:nature.acc >= baseline - 0.3 @ 0.95 as rule"
         run = suite2.run(BASELINE, rule, "-k", "rule", *workers)
         run.stdout.fnmatch_lines(
-            ["gate inconclusive: *trees*gate[[]rule[]]: *7 lost*; alone it would fail (p = 0.048 *), Holm over 2*"]
+            [
+                "gate inconclusive: *trees*gate[[]rule[]]: *7 lost*; it would fail alone (p = 0.048 *) but "
+                "not with Holm's correction over 2*"
+            ]
         )
         assert run.ret == 0
         alone = suite2.run(BASELINE, rule, "-k", "rule and trees")
         alone.stdout.fnmatch_lines(["gate failed: *trees.yaml::gate[[]rule[]]: *7 lost*"])
         suite2.doubt(birds=range(10), trees=range(7))
         both = suite2.run(BASELINE, rule, "-k", "rule")
-        both.stdout.fnmatch_lines_random([f"gate failed: *{name}*; Holm over 2 gates" for name in ("birds", "trees")])
+        both.stdout.fnmatch_lines_random(
+            [f"gate failed: *{name}*; Holm's correction over 2 gates" for name in ("birds", "trees")]
+        )
 
 
 class TestWrongUse:

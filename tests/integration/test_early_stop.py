@@ -123,8 +123,8 @@ class TestATaskStops:
         assert result.parseoutcomes() == {"passed": 62, "wrong": 60, "inconclusive": 1}
         result.stdout.fnmatch_lines(
             [
-                "*required >= 0.5 at 99.9999 % confidence; *judged at 99.99995 %, as half of the error of 99.9999 % "
-                "confidence went into looking early*"
+                "*required >= 0.5 at 99.9999 % confidence; *judged at 99.99995 %, because half of the error at "
+                "99.9999 % confidence was spent on early looks*"
             ]
         )
 

@@ -53,7 +53,7 @@ class TestBounds:
             "g.yaml::gate[acc]": "PASSED",
         }
         run.printed.stdout.fnmatch_lines(
-            ["gate failed: *high*: t: acc 0.3500 +- 0.1094 over 20 docs, required >= 0.36; docs that tell most: *"]
+            ["gate failed: *high*: t: acc 0.3500 +- 0.1094 over 20 docs, required >= 0.36; most informative docs: *"]
         )
         assert run.printed.ret == 1
 

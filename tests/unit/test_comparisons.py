@@ -132,7 +132,7 @@ class TestObservedValue:
     def test_a_drop(self, case: Case, right: int, outcome: str) -> None:
         verdict = case.add(task(), hits(right, 1000 - right), hits(800, 200)).judge("acc >= baseline - 0.02")
         assert verdict.outcome == outcome
-        assert ("an unusual gain" in verdict.sentence) == (right == 950)
+        assert ("an unusually large gain" in verdict.sentence) == (right == 950)
 
     def test_the_line(self, case: Case) -> None:
         verdict = case.add(task(), hits(770, 230), hits(800, 200)).judge("acc >= baseline - 0.02")
@@ -239,7 +239,8 @@ class TestObservedValue:
         part.drawn = "first"
         assert part.judge("bleu >= baseline - 1").outcome == "failed"
         assert (
-            "bleu cannot be worked out from what the baseline keeps of a part" in part.judge("bleu > baseline").sentence
+            "bleu of a part of its docs cannot be computed from what it stores"
+            in part.judge("bleu > baseline").sentence
         )
 
 
@@ -302,7 +303,7 @@ class TestConfidence:
             f"  change    between {bounds.low:.4f} and {bounds.high:.4f} (each bound holds at 95 %)",
             "  docs      1,221 docs compared: 38 lost, 15 gained",
             "  noise     p = 0.0022 (McNemar)",
-            f"  visible   a true fall of {seen:.4f} fails such a gate in four of five runs",
+            f"  power     a true fall of {seen:.4f} would fail this gate in 80 % of runs",
         ]
         assert verdict.numbers["detectable_drop"] == pytest.approx(seen)
 
@@ -345,7 +346,7 @@ class TestConfidence:
         assert worse.judge("perplexity <= baseline + 9 @ 0.95").outcome == "failed"
         # A doc that was not seen may have become as much better as docs differ: those seen range from -3.3 to -2.
         assert worse.judge("perplexity <= baseline + 10 @ 0.95").outcome == "inconclusive"
-        assert "taking docs to change by at most a factor of" in failed.full_sentence
+        assert "assuming that a doc's score changes by at most a factor of" in failed.full_sentence
 
     def test_scores_that_happen_to_be_0_and_1(self, case: Case) -> None:
         """Of 20, 18 are 1: by a range up to 5 the mean may be far higher, and a doc may lose five."""
@@ -374,7 +375,7 @@ class TestConfidence:
         case.add(task("perplexity", kind="loglikelihood"), [-0.1, -3.0] * 10)
         verdict = case.judge("perplexity <= 5 @ 0.95")
         bounds = _stats.mean_bounds([0.1, 3.0] * 10, 0.95, support=(0, 5.9))
-        assert "; range: taking docs to lie in [1, 365]" in verdict.full_sentence
+        assert "; range: assuming scores in [1, 365]" in verdict.full_sentence
         assert (verdict.numbers["low"], verdict.numbers["high"]) == pytest.approx(
             (math.exp(bounds.low), math.exp(bounds.high))
         )
@@ -382,14 +383,14 @@ class TestConfidence:
     def test_one_nat_is_no_right_answer(self, case: Case) -> None:
         """Docs of 0 and 1 nats may be followed by some of 2, the perplexity e * e."""
         case.add(task("perplexity", kind="loglikelihood"), [-1.0, 0.0] * 10, [-1.0, 0.0] * 10)
-        assert "; range: taking docs to lie in [1, 7.39]" in case.judge("perplexity <= 2 @ 0.95").full_sentence
+        assert "; range: assuming scores in [1, 7.39]" in case.judge("perplexity <= 2 @ 0.95").full_sentence
         assert " lost, " not in case.judge("perplexity <= baseline + 5%").sentence
 
     def test_no_bits_below_0_are_assumed(self, case: Case) -> None:
         """Texts of ten bytes, of .1 and 3 nats a byte: at most 5.9 / ln 2 bits."""
         case.add(task("bits_per_byte", kind="loglikelihood_rolling"), [[-1.0, 10], [-30.0, 10]] * 10)
         verdict = case.judge("bits_per_byte <= 2.5 @ 0.95")
-        assert "; range: taking docs to lie in [0, 8.51]" in verdict.full_sentence
+        assert "; range: assuming scores in [0, 8.51]" in verdict.full_sentence
         assert verdict.numbers["low"] >= 0
 
     def test_of_a_long_text_less_is_assumed(self, case: Case) -> None:
@@ -399,19 +400,22 @@ class TestConfidence:
         case.add(task("word_perplexity", kind="loglikelihood_rolling"), [[-1.0, 9], [-30.0, 11]] * 10)
         verdict = case.judge("word_perplexity <= 5 @ 0.95")
         bounds = _stats.mean_bounds([0.255, 2.845] * 10, 0.95, support=(-0.155, 5.435))
-        assert "; range: taking docs of average length to lie in [1, 229]" in verdict.full_sentence
+        assert "; range: assuming scores of docs of average length in [1, 229]" in verdict.full_sentence
         assert verdict.numbers["low"] == pytest.approx(math.exp(bounds.low))
 
     def test_where_nothing_is_known_a_perplexity_is_1_or_more(self, case: Case) -> None:
         verdict = case.add(task("perplexity", kind="loglikelihood"), [-1.0]).judge("perplexity <= 5 @ 0.95")
-        assert "; value: between 1.0000 and inf (each bound holds at 95 %); next: to decide it" in verdict.full_sentence
+        assert (
+            "; value: between 1.0000 and inf (each bound holds at 95 %); next: to decide the gate"
+            in verdict.full_sentence
+        )
         assert case.judge("perplexity >= 1 @ 0.95").outcome == "passed"
 
     def test_numbers_that_are_no_log_probabilities_keep_their_range(self, case: Case) -> None:
         """A function's own, -1 and -2 as they are averaged, 1 apart: from -3 to 0, of which the exponentials."""
         own = replace(task(process_results=max), metrics=processed(MetricSpec("own", aggregation="perplexity")))
         verdict = case.add(own, [1.0, 2.0] * 10).judge("own <= 0.2 @ 0.95")
-        assert "taking docs to lie in [0.0498, 1]" in verdict.full_sentence
+        assert "assuming scores in [0.0498, 1]" in verdict.full_sentence
 
     @pytest.mark.parametrize(
         ("entry", "ways"),
@@ -419,12 +423,12 @@ class TestConfidence:
             (
                 "points >= baseline - 0.01 @ 0.95",
                 "declare the range of a doc's score (metadata.ranges: {points: [LEAST, GREATEST]}), run more docs or "
-                "ask about this data set alone (@ CONFIDENCE dataset)",
+                "judge this data set alone (@ CONFIDENCE dataset)",
             ),
             (
                 "points >= 0.5 @ 0.95",
                 "declare the range of a doc's score (metadata.ranges: {points: [LEAST, GREATEST]}), run more docs or "
-                "ask about this data set alone (@ CONFIDENCE dataset)",
+                "judge this data set alone (@ CONFIDENCE dataset)",
             ),
             ("points >= 0.5 @ 0.95 dataset", None),
         ],
@@ -437,20 +441,20 @@ class TestConfidence:
         scores = [doc / 19 for doc in range(20)]
         verdict = case.add(own, scores, scores).judge(entry)
         assert (verdict.outcome == "inconclusive") == (ways is not None)
-        assert f"; next: to decide it {ways}" in verdict.full_sentence or ways is None
+        assert f"; next: to decide the gate, {ways}" in verdict.full_sentence or ways is None
         told = Case(case.baseline.path.parent / "told")
         told.add(replace(own, metrics=ranged(own.metrics, 0, 1)), scores, scores)
-        assert "to decide it" not in told.judge(entry).full_sentence
+        assert "to decide the gate" not in told.judge(entry).full_sentence
 
     def test_what_would_decide_a_gate_on_a_perplexity(self, case: Case) -> None:
         lls = [-1.0 - 0.1 * doc for doc in range(20)]
         case.add(task("perplexity", kind="loglikelihood"), lls, lls, total=40).drawn = "random"
         verdict = case.judge("perplexity <= baseline + 1% @ 0.95")
         assert verdict.outcome == "inconclusive"
-        ways = "run more docs or ask about this data set alone (@ CONFIDENCE dataset)"
-        assert verdict.full_sentence.endswith(f"; next: to decide it {ways}")
+        ways = "run more docs or judge this data set alone (@ CONFIDENCE dataset)"
+        assert verdict.full_sentence.endswith(f"; next: to decide the gate, {ways}")
         verdict = case.judge("perplexity <= baseline + 1% @ 0.95 dataset")
-        assert (verdict.outcome, verdict.full_sentence.endswith("; next: to decide it run more docs")) == (
+        assert (verdict.outcome, verdict.full_sentence.endswith("; next: to decide the gate, run more docs")) == (
             "inconclusive",
             True,
         )
@@ -466,7 +470,7 @@ class TestConfidence:
         assert 0.15 < bounds.low < 0.3 < bounds.high < 0.6
         verdict = case.judge("acc >= 0.3 @ 0.95")
         assert f"value: between {bounds.low:.4f} and {bounds.high:.4f} (" in verdict.full_sentence
-        assert "visible: a true shortfall of 0." in verdict.full_sentence
+        assert "power: a true shortfall of 0." in verdict.full_sentence
         failed = case.judge("acc >= 0.6 @ 0.95")
         # The binomial probability of 7 hits or fewer of 20 at .6.
         exact = sum(math.comb(20, k) * 0.6**k * 0.4 ** (20 - k) for k in range(8))
@@ -610,7 +614,10 @@ class TestGroups:
         case.drawn = "random"
         for entry in ("acc >= 0 @ 0.95 dataset", "acc >= baseline - 0.9 @ 0.95 dataset"):
             verdict = case.judge(entry, self.group(by_size=True))
-            assert (verdict.outcome, "is not known from a part of them" in verdict.sentence) == ("inconclusive", True)
+            assert (verdict.outcome, "has no bounds when only a part of them was run" in verdict.sentence) == (
+                "inconclusive",
+                True,
+            )
 
 
 class TestStayingRight:
@@ -630,7 +637,7 @@ class TestStayingRight:
             ([0, 2], "passed", "0 docs of 1 became wrong"),
             ([0, 1], "failed", "became wrong: doc[1]"),
             ([3], "failed", "wrong already in the baseline: doc[3]"),
-            ([0, 7], "failed", "doc[7] not among the docs that were compared"),
+            ([0, 7], "failed", "doc[7] is not among the docs that were compared"),
         ],
     )
     def test_named_docs(self, case: Case, named: list[int], outcome: str, said: str) -> None:
@@ -641,12 +648,12 @@ class TestStayingRight:
     def test_named_docs_under_a_limit(self, case: Case) -> None:
         case.add(task(), hits(4), hits(4), total=9).drawn = "first"
         some = case.judge({"metric": "acc", "must_stay_right": [0, 7]})
-        assert (some.outcome, "doc[7] not among the docs that were asked for" in some.sentence) == ("passed", True)
+        assert (some.outcome, "doc[7] is not among the docs that were run" in some.sentence) == ("passed", True)
         assert case.judge({"metric": "acc", "must_stay_right": [7, 8]}).outcome == "failed"
 
     def test_what_is_neither(self, case: Case) -> None:
         verdict = case.add(task(), [0.5, 1.0], [0.5, 1.0]).judge("acc stays right")
-        assert (verdict.outcome, "does not say of every doc" in verdict.sentence) == ("failed", True)
+        assert (verdict.outcome, "is not 0 or 1 for every doc" in verdict.sentence) == ("failed", True)
 
     def test_where_less_is_better_0_is_right(self, case: Case) -> None:
         own = task("exact_match", kind="generate_until", higher=False)
@@ -701,9 +708,12 @@ class TestFamilies:
             Member("c", Verdict("passed", "fine"), frozenset("c")),
         ]
         first, second, third = (in_family(name, members, 0.95) for name in "abc")
-        assert (first.outcome, first.sentence) == ("failed", "p 0.01; Holm over 3 gates")
+        assert (first.outcome, first.sentence) == ("failed", "p 0.01; Holm's correction over 3 gates")
         assert second.outcome == "inconclusive"
-        assert second.sentence == "p 0.03; alone it would fail (p = 0.03 for its margin), Holm over 3 gates it does not"
+        assert (
+            second.sentence
+            == "p 0.03; it would fail alone (p = 0.03 for its limit) but not with Holm's correction over 3 gates"
+        )
         assert third == members[2].verdict
 
     def test_gates_without_a_p_count_and_stay_what_they_are(self) -> None:
@@ -724,7 +734,7 @@ class TestFamilies:
         ]
         assert in_family("g", members, 0.95).outcome == "failed"
         assert in_family("a", members, 0.95).outcome == "failed"
-        assert in_family("a", members, 0.95).sentence.endswith("Holm and the tree over 5 gates")
+        assert in_family("a", members, 0.95).sentence.endswith("Holm's and the hierarchical correction over 5 gates")
         above = [Member("g", Verdict("passed", "fine"), frozenset("abcd")), *members[1:]]
         assert in_family("a", above, 0.95).outcome == "inconclusive"
 

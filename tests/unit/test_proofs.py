@@ -356,7 +356,10 @@ class TestTheLastDoc:
         gate = parse_gate(floor(), path=PATH, line=1)
         verdict = at_last_doc(Verdict("failed", "x", p_value=against), gate, 5, looked=True)
         assert verdict.outcome == outcome
-        assert "judged at 97.5 %, as half of the error of 95 % confidence went into looking early" in verdict.sentence
+        assert (
+            "judged at 97.5 %, because half of the error at 95 % confidence was spent on early looks"
+            in verdict.sentence
+        )
 
     @pytest.mark.parametrize(("confidence", "judged"), [("0.95", "97.5 %"), ("0.999999", "99.99995 %")])
     def test_the_verdict_shows_what_was_asked_for(self, confidence: str, judged: str) -> None:
@@ -366,7 +369,9 @@ class TestTheLastDoc:
         final, asked = at_last_doc(verdict, gate, 1, looked=True), f"{float(confidence) * 100:.12g} % confidence"
         assert final.headline.endswith(f"required >= 0.5 at {asked}")
         assert final.facts[0].text.endswith(f"(each bound holds at {judged})")
-        assert final.sentence.endswith(f"judged at {judged}, as half of the error of {asked} went into looking early")
+        assert final.sentence.endswith(
+            f"judged at {judged}, because half of the error at {asked} was spent on early looks"
+        )
 
     def test_it_is_judged_at_the_half_that_was_kept(self) -> None:
         """20 of 40: Clopper and Pearson's bounds at .975."""

@@ -127,5 +127,5 @@ def test_values_and_tests_that_are_none() -> None:
     with pytest.raises(ValueError, match="the data set has 2 docs, got 3"):
         MeanTest(0.5, 0.05, total=2).update([0, 1, 1])
     for wrong in ({"alpha": 1.5}, {"total": 0}, {"low": 1.0}):
-        with pytest.raises(ValueError, match="no test has"):
+        with pytest.raises(ValueError, match="invalid test: alpha"):
             MeanTest(**({"limit": 0.5, "alpha": 0.05} | wrong))  # type: ignore[arg-type]

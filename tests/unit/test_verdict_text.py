@@ -1,4 +1,4 @@
-"""The screen of a gate that did not pass: headline, labelled facts, the docs that tell most, and what to do next."""
+"""The screen of a gate that did not pass: headline, labelled facts, the most informative docs, and what to do next."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def judged(
 
 
 def told(verdict: Verdict) -> list[str]:
-    return [line for fact in verdict.facts if fact.label == "docs that tell most" for line in fact.lines]
+    return [line for fact in verdict.facts if fact.label == "most informative docs" for line in fact.lines]
 
 
 RIGHT: Doc = (1.0, 0, 0.4)
@@ -85,11 +85,11 @@ class TestTheScreen:
             f"  change    between {bounds.low:.4f} and {bounds.high:.4f} (each bound holds at 95 %)",
             "  docs      4 docs compared: 2 lost, 0 gained",
             "  noise     p = 0.5 (McNemar)",
-            "  docs that tell most",
+            "  most informative docs",
             "    doc[0]  expected 0, chose 3 (margin 2.31), before 0 (margin 0.4)",
             "    doc[2]  expected 0, chose 1 (margin 0.1), before 0 (margin 0.4)",
-            "  next      pytest tasks/t.yaml::doc[0] --llmeval-show prints the prompt; renew the baseline only if the "
-            "change is meant",
+            "  next      pytest tasks/t.yaml::doc[0] --llmeval-show prints the prompt; update the baseline only if the "
+            "change is intended",
         ]
         assert len(verdict.headline) <= 120
 
@@ -97,7 +97,7 @@ class TestTheScreen:
         verdict = judged("acc >= 0.9", {task(): [(0.0, 1, 0.2), RIGHT, (0.0, 2, 1.5)]}, {}, tmp_path)
         assert verdict.text.splitlines() == [
             "t: acc 0.3333 over 3 docs, required >= 0.9",
-            "  docs that tell most",
+            "  most informative docs",
             "    doc[2]  expected 0, chose 2 (margin 1.5)",
             "    doc[0]  expected 0, chose 1 (margin 0.2)",
             "  next      pytest tasks/t.yaml::doc[2] --llmeval-show prints the prompt",
@@ -105,14 +105,16 @@ class TestTheScreen:
 
     def test_facts_stand_in_their_order_whenever_they_are_added(self) -> None:
         verdict = Verdict("failed", "head").adding(Fact("next", "run"), None, Fact("docs", "3 docs"))
-        verdict = verdict.adding(Fact("family", "Holm over 6 gates"), Fact("visible", "much"), Fact("reason", "why"))
-        assert verdict.sentence == "head; why; 3 docs; Holm over 6 gates"
-        assert verdict.full_sentence == "head; why; 3 docs; Holm over 6 gates; visible: much; next: run"
+        verdict = verdict.adding(
+            Fact("family", "Holm's correction over 6 gates"), Fact("power", "much"), Fact("reason", "why")
+        )
+        assert verdict.sentence == "head; why; 3 docs; Holm's correction over 6 gates"
+        assert verdict.full_sentence == "head; why; 3 docs; Holm's correction over 6 gates; power: much; next: run"
         assert [line.split()[0] for line in verdict.text.splitlines()[1:]] == [
             "reason",
             "docs",
             "family",
-            "visible",
+            "power",
             "next",
         ]
 
