@@ -1,7 +1,7 @@
 """The frozen values that a task file is read into.
 
-Everything is decided before a value gets here: `_taskfile` turns YAML into these, or raises. Nothing in
-this module does any IO. The format is that of EleutherAI's lm-evaluation-harness (docs/new_task_guide.md).
+`_taskfile` checks the YAML and turns it into these values, or raises; nothing in this module does any IO. The format
+is that of EleutherAI's lm-evaluation-harness, "lm_eval" in this package (docs/new_task_guide.md).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DocData: TypeAlias = Mapping[str, Any]
 #: The value of a `!function` tag.
 DocFunction: TypeAlias = Callable[..., Any]
 
-#: What a metric keeps of one doc until aggregation: a number, or a list such as [gold, prediction] or [ll, words].
+#: The value of a metric for one doc, before aggregation: a number, or a list such as [gold, prediction], [ll, words].
 Item: TypeAlias = Any
 
 #: The forms of an item; `_scoring.ITEM_KINDS` describes each.
@@ -80,8 +80,8 @@ class Field:
 class FewshotSpec:
     """The examples before a doc, their source and their form (`fewshot_config`).
 
-    A field that is None is the task's own. `split` is the configured one (`fewshot_split` or
-    `fewshot_config.split`); None means the rule of the format: training, else validation, else test.
+    Where an attribute is None, the task's own holds. `split` is the configured one (`fewshot_split` or
+    `fewshot_config.split`); None means lm_eval's rule: training, else validation, else test.
     `samples` are examples written in the YAML, or a function that returns them.
     """
 
@@ -119,7 +119,7 @@ class ScoreRange(NamedTuple):
     high: float
 
     def check(self, metric: str, item: Item) -> None:
-        """Raise ValueError for a number outside of a range that the task declared; NaN is reported elsewhere."""
+        """Raise ValueError for a number outside of a range that the task declared; NaN passes."""
         if isinstance(item, int | float) and (item < self.low or item > self.high):
             low, high = self
             raise ValueError(f"metric {metric}: {item} is outside of metadata.ranges, [{low:g}, {high:g}]")
@@ -127,12 +127,12 @@ class ScoreRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DocMean:
-    """A metric as a mean over docs.
+    """The description of a metric as a mean over docs.
 
     `values` maps the items of all docs to one number per doc; the metric is their mean, or with `log` its
     exponential. `plain`: the items are these numbers. `support`: the least and the greatest number that a doc can
-    have, where known. Numbers made of log-probabilities have only lower bounds, since those are 0 at most: `floor`
-    is that of the mean, `least` computes that of a doc's number from the items of all docs.
+    have, where known. Numbers computed from log-probabilities, which are 0 at most, have only lower bounds: `floor`
+    is that of the mean, and `least` computes that of a doc's number from the items of all docs.
     """
 
     values: Callable[[Sequence[Item]], Sequence[float]]
@@ -145,12 +145,12 @@ class DocMean:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """A function from the items of all docs to the value of a metric, with all facts of it.
+    """A function from the items of all docs to the value of a metric, and all facts about it.
 
-    `name` is that of the format, or the name of the user's function (`owned`). `needs`: the kind of item that
+    `name` is lm_eval's, or the name of the user's function (`owned`). `needs`: the kind of item that
     `function` takes, "any" where that is up to the user. `stderr` takes the items and the number of bootstrap draws;
     None: there is no formula. `doc_mean` is None where the value is not a mean over docs (f1, bleu); `range` then has
-    the ends between which the value lies, where they are known.
+    the bounds of the value, where they are known.
     """
 
     name: str
@@ -172,8 +172,8 @@ class Metric:
     A doc's item comes from one of three functions. `item` takes what the output type makes of a doc's loglikelihoods;
     `score` takes (prediction, references) of a generated text and returns items by name; `code` takes (completions,
     prompt, references, doc, runner) and does so by running programs, for each k of `pass_at`. All are None where
-    `process_results` scores. `picks_by`: for a metric that is right if the choice with the largest value is, those
-    values, choice by choice. `unconditional`: it needs the loglikelihoods of the choices without the context as well.
+    `process_results` scores. `picks_by` returns the value of each choice, for a metric that is 1 if the choice
+    with the largest value is right. `unconditional`: it also needs the choices' loglikelihoods without the context.
     `listed` is False for a metric that the task has by its output type, without a `metric_list`. `declared_range` is
     its entry of ``metadata: {ranges: {f1: [0, 1]}}``.
     """
@@ -194,7 +194,7 @@ class Metric:
 
     @property
     def range(self) -> ScoreRange | None:
-        """The range of a doc's score, known by the metric itself or declared; None if the value is not their mean."""
+        """The range of a doc's score, known for the metric or declared; None if the metric is not a mean of scores."""
         mean = self.aggregation.doc_mean
         if mean is None or mean.log:
             return None
@@ -250,7 +250,7 @@ def take_first(answers: Sequence[Any], doc: DocData) -> Any:
     return answers[0]
 
 
-#: The pipeline of a task that names none: the first response counts.
+#: The pipeline of a task that lists none; it takes the first response.
 TAKE_FIRST = Pipeline("none", (FilterStep("take_first", take_first),))
 
 
@@ -305,7 +305,7 @@ class Task:
 
     @property
     def cluster(self) -> str | None:
-        """The column that docs of one cluster share (``metadata: {cluster: passage}``); None if docs stand alone."""
+        """The column that docs of one cluster share (``metadata: {cluster: passage}``); None for independent docs."""
         column: str | None = self.metadata.get("cluster")
         return column
 

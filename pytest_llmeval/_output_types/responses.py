@@ -14,7 +14,7 @@ from pytest_llmeval._results import nonfinite_in
 #: In place of a predicted label where no choice has a usable loglikelihood.
 NO_CHOICE = -1
 
-#: Sums of logarithms of probabilities may end up this far above 0.
+#: The amount by which rounding may raise a sum of log-probabilities above 0.
 _ROUNDING = 1e-3
 
 
@@ -24,8 +24,8 @@ class Answered:
 
     `lls`: natural logs of P(delimiter + choice | context). `greedy`: whether greedy decoding writes the choice.
     `gold`: indices of the right choices, any of which is right. `unconditional`: the lls without the context, for
-    `acc_mutual_info` only; no other metric uses them. Raises ValueError for an empty choice, which no length can
-    normalise.
+    `acc_mutual_info` only; no other metric uses them. Raises ValueError for an empty choice, which cannot be
+    normalised by length.
     """
 
     lls: Sequence[float]
@@ -65,7 +65,7 @@ def _is_broken(ll: float) -> bool:
 
 
 def margin(values: Sequence[float], index: int) -> float:
-    """Return how far a value lies above the largest of the others, or below; infinite if only that one is possible.
+    """Return a value minus the largest of the others; infinite if all others are impossible.
 
     >>> margin([-1.0, -1.5, -4.0], 0), margin([-1.0, -1.5, -4.0], 1)
     (0.5, -0.5)
@@ -80,7 +80,7 @@ def read_pair(response: Any) -> tuple[float, bool]:
 
 
 def read_logprob(response: Any) -> float:
-    """Return a number. Raises ValueError for a log probability clearly above 0; NaN and -inf are counted elsewhere."""
+    """Return a response as a number. Raises ValueError if it is finite and clearly above 0; NaN and infinities pass."""
     if isinstance(response, str | bytes) or _ROUNDING < (value := float(response)) < math.inf:
         raise ValueError(response)
     return value
@@ -93,9 +93,9 @@ def read_text(response: Any) -> str:
 
 
 def choices_answered(doc: RenderedDoc, answers: Sequence[Any]) -> Answered:
-    """Return the answers to a doc's choices, also those without the context where these were asked for.
+    """Return the answers to a doc's choices, and those without the context if they were requested.
 
-    Raises ValueError for another number of answers, and where a filter leaves something else.
+    Raises ValueError for another number of answers, and if a filter returned anything but pairs.
     """
     choices = doc.choices or ()
     if len(answers) not in (len(choices), 2 * len(choices)) or not doc.gold:
@@ -109,7 +109,8 @@ def choices_answered(doc: RenderedDoc, answers: Sequence[Any]) -> Answered:
 def pairs_answered(doc: RenderedDoc, answers: Sequence[Any]) -> list[tuple[float, bool]]:
     for answer in answers:
         if not isinstance(answer, tuple):
-            raise ValueError(f"the filter leaves {answer!r:.80} of a loglikelihood; end it in take_first")
+            found = f"the filter returned {answer!r:.80} instead of (log-probability, is_greedy)"
+            raise ValueError(f"{found}; end the pipeline with take_first")
     return [(ll, is_greedy) for ll, is_greedy in answers]
 
 
@@ -126,7 +127,7 @@ def unusable_number(doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -> str
 
 
 def unusable_choices(doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -> str:
-    """Return the reason why a model has no pick among choices, empty if it has one."""
+    """Return the reason why a model picks none of the choices, empty if it picks one."""
     lls = [repeats[0][0] for repeats in responses]
     n = len(doc.choices or ())
     answered = Answered(lls[:n], (), doc.choices or (), doc.gold, lls[n:])

@@ -20,7 +20,7 @@ from pytest_llmeval._output_types import targets
 
 
 #: (doc, prompts, delimiter between prompt and continuation, whether metrics need the choices without a context) ->
-#: the arguments of each request, of a generation without its settings.
+#: the arguments of each request; for a generation, without its settings.
 Requests: TypeAlias = Callable[[RenderedDoc, Sequence[str], str, bool], list[tuple[str, ...]]]
 
 
@@ -31,14 +31,14 @@ class OutputType:
     `method`: the method of an `LM` that answers. `needed`: the keys that a task cannot omit, and their meaning.
     `metrics`: those of a task without a `metric_list`.
 
-    `read_target` gives the right answers of a doc, `requests` the requests of a doc. `read_response` makes a response
-    plain; it raises TypeError, ValueError or IndexError for anything but what `expected` says in words. `answered`
+    `read_target` gives the right answers of a doc, `requests` the requests of a doc. `read_response` returns a
+    response as a plain value, or raises TypeError, ValueError or IndexError if it is not as `expected` says. `answered`
     takes one filtered answer per request and returns the argument of `Metric.item`; None for texts, which
-    `Metric.score` takes. `unusable` names what a model gave for a doc instead of a usable number, if it gave none.
+    `Metric.score` takes. `unusable` says which number of a doc is unusable, empty if none is.
 
     `has_choices`: a doc has choices, of which the model picks one. `sends_target`: the model is sent the right
-    answer, so every doc must have one, even if `process_results` judges. `has_margins`: another way of computing may
-    flip a doc's score by rounding, which `--llmeval-noise` measures.
+    answer, so every doc must have one, even if `process_results` judges. `has_margins`: a doc's score may change
+    with the rounding of another way of computing, which `--llmeval-noise` measures.
     """
 
     method: RequestKind

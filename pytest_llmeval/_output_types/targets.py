@@ -53,7 +53,7 @@ def right_choices(entries: list[Any], choices: Choices, written: bool) -> Answer
     gold = tuple(dict.fromkeys(index for index in found if index is not None))
     problem = _out_of_range(gold, options)
     if None in found:
-        problem = f"{entries[found.index(None)]!r} is none of the {len(options)} choices"
+        problem = f"{entries[found.index(None)]!r} is not one of the {len(options)} choices"
     if not entries:
         problem = "it gives no right choice"
     if problem is not None:
@@ -62,7 +62,7 @@ def right_choices(entries: list[Any], choices: Choices, written: bool) -> Answer
 
 
 def right_texts(entries: list[Any], choices: Choices, written: bool) -> Answers:
-    """Return the texts to compare a generation with; where there are choices a number stands for the text of one."""
+    """Return the texts to compare a generation with; if there are choices, a number is the index of one."""
     texts: list[str] = []
     for entry in entries:
         index = None if choices is None else _index_in(entry, choices, written)
@@ -76,14 +76,14 @@ def right_texts(entries: list[Any], choices: Choices, written: bool) -> Answers:
 
 
 def one_text(entries: list[Any], choices: Choices, written: bool) -> Answers:
-    """Return the text whose loglikelihood is asked for."""
+    """Return the text whose loglikelihood is computed."""
     answers = right_texts(entries, choices, written)
     several = len(answers.references) > 1
     return Answers((), answers.references, "expected one text, got several" if several else answers.problem)
 
 
 def as_index(value: Any) -> int | None:
-    """Return the number that a value is, whatever class it has; None for texts, fractions and lists."""
+    """Return a whole number of any type as an int; None for texts, fractions and lists."""
     if isinstance(value, Integral):
         return int(value)
     return int(value) if isinstance(value, float) and value.is_integer() else None
@@ -95,7 +95,7 @@ def written_index(text: Any) -> int | None:
 
 
 def _index_in(entry: Any, choices: tuple[str, ...], written: bool) -> int | None:
-    """Return the index of a choice; a text or truth value that equals a choice is it, else True is 1 and False 0."""
+    """Return the index of the choice that a text or truth value equals, else of a number; True is 1 and False is 0."""
     if isinstance(entry, bool | str) and str(entry) in choices:
         return choices.index(str(entry))
     if isinstance(entry, str):

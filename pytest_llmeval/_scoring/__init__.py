@@ -1,7 +1,7 @@
 """The scores of docs and the values of tasks and groups, from the responses of a model.
 
-filters          the filters of the format: from responses to the answers that are scored
-text, choice     the item of a doc: of a generated text, of loglikelihoods
+filters          the filters of lm_eval's format: from responses to the answers that are scored
+text, choice     the item of a doc, from a generated text or from loglikelihoods
 passk            the item of a doc whose answers are programs
 items            the kinds of items
 metric           the table of metrics, and the resolution of an entry of `metric_list`

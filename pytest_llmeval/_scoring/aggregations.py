@@ -1,9 +1,9 @@
-"""The aggregations of the format, in one table: functions from the items of all docs to the value of a metric.
+"""The aggregations of lm_eval's format, in a table: functions from the items of all docs to the value of a metric.
 
-Only a mean over docs has bounds at a confidence, so each record says if and how its value is one. A perplexity is the
+Only a mean over docs has confidence bounds, so each record says if and how its value is a mean. A perplexity is the
 exponential of a mean. A score per word is a ratio of sums; it is linearised (Cochran 1977, Sampling Techniques,
 3rd ed., section 6.3): a doc of log-probability `ll` and `u` units contributes ``r + (-ll - r u) n / sum(u)`` with
-``r = -sum(ll) / sum(u)``, values whose mean is r and whose spread is that of r.
+``r = -sum(ll) / sum(u)``. The mean of these values is r, and their standard error is that of r.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from pytest_llmeval._task import ItemKind
 from pytest_llmeval._task import ScoreRange
 
 
-#: Most draws for corpus scores that are slow to compute.
+#: The largest number of draws for corpus scores, which are slow to compute.
 TRANSLATION_DRAWS = 100
 
 
 def f1(items: Sequence[tuple[Any, Any]]) -> float:
-    """Return the F1 of label 1 against label 0; 0 where neither gold nor prediction holds a 1.
+    """Return the F1 score of label 1; 0 if neither the gold nor the predicted labels contain a 1.
 
     Raises ValueError for other labels; -1, a doc without a prediction, counts as not 1.
     """
@@ -48,7 +48,7 @@ def f1(items: Sequence[tuple[Any, Any]]) -> float:
 def resample_f1(items: Sequence[tuple[Any, Any]]) -> Callable[[DrawnDocs], float]:
     others = sorted({str(label) for item in items for label in item if label not in (0, 1, -1)})
     if others:
-        raise ValueError(f"f1 is defined for the labels 0 and 1, here are also {listed(others)}")
+        raise ValueError(f"f1 is defined for the labels 0 and 1, but the data also has {listed(others)}")
     gold, predicted = (np.array([item[side] == 1 for item in items]) for side in (0, 1))
 
     def statistic(drawn: DrawnDocs) -> float:
@@ -60,7 +60,7 @@ def resample_f1(items: Sequence[tuple[Any, Any]]) -> Callable[[DrawnDocs], float
 
 
 def matthews_corrcoef(items: Sequence[tuple[Any, Any]]) -> float:
-    """Return the correlation of gold and predicted labels, of any number (Gorodkin 2004); 0 if one side is constant."""
+    """Return the correlation of gold and predicted labels of any number (Gorodkin 2004); 0 if either is constant."""
     return resample_matthews_corrcoef(items)(np.arange(len(items)))
 
 
@@ -98,7 +98,7 @@ def nanmean(items: Sequence[float]) -> float:
 
 
 def perplexity(lls: Sequence[float]) -> float:
-    """Return exp of the negative mean loglikelihood of a doc."""
+    """Return exp of the negative mean of the docs' loglikelihoods."""
     return exp(-mean(lls))
 
 
@@ -125,12 +125,12 @@ def likelihood(items: Sequence[tuple[int, Sequence[float]]]) -> float:
 
 
 def acc_all(items: Sequence[tuple[Any, Mapping[str, Any]]]) -> float:
-    """Return the share of questions whose answers were all labelled rightly (MultiRC). Items are (prediction, doc)."""
+    """Return the share of questions whose answers all have the right label (MultiRC). Items are (prediction, doc)."""
     return mean(_whole_questions(items, lambda idx: (idx["paragraph"], idx["question"])))
 
 
 def _acc_all_stderr(items: Sequence[tuple[Any, Mapping[str, Any]]], draws: int) -> float:
-    # The format groups by question number alone here.
+    # lm_eval groups by question number alone here.
     return mean_stderr(_whole_questions(items, lambda idx: idx["question"]), draws)
 
 
@@ -170,7 +170,7 @@ def _per_unit(items: Sequence[tuple[float, int]]) -> list[float]:
 def _least_per_unit(items: Sequence[tuple[float, int]]) -> float:
     """Return the lower bound of a doc's linearised value, reached when every unit has probability 1.
 
-    Negative for docs longer than average; no doc is taken to be longer than the longest of these.
+    It is negative, since docs may be longer than average. No doc is assumed to be longer than the longest of `items`.
     """
     rate, average = _rate_and_length(items)
     longest: float = max(count for _, count in items)
@@ -265,7 +265,7 @@ _ALL = (
         "choices",
         doc_mean=DocMean(lambda items: [brier_score([item]) for item in items], support=ScoreRange(0.0, 2.0)),
     ),
-    Aggregation("bypass", lambda items: 999.0),  # the format's placeholder where nothing is to be scored
+    Aggregation("bypass", lambda items: 999.0),  # lm_eval's placeholder where nothing is scored
     _translation("chrf", "CHRF"),
     _translation("chrf++", "CHRF", word_order=2),
     replace(_bootstrapped("f1", f1, resample_f1, "labels"), range=ScoreRange(0.0, 1.0)),

@@ -1,6 +1,6 @@
 """The items of a doc from loglikelihoods: those of its choices, or that of a text.
 
-NaN is never a prediction: a doc with one, or with nothing but -inf, is not right by any metric.
+A doc with a NaN, or with -inf for every choice, has no prediction and is not right by any metric.
 `METRICS` in `metric.py` names, for each metric, the function of this module that makes its item.
 """
 
@@ -39,7 +39,7 @@ def gains(answered: Answered) -> list[float]:
 
 
 def _gain(given: float, alone: float) -> float:
-    """Return the gain of one choice: -inf if the context makes it impossible, most if only its absence does."""
+    """Return the gain of one choice: -inf if it is impossible in the context, the largest float if only without it."""
     if given == -math.inf:
         return given
     return sys.float_info.max if alone == -math.inf else given - alone
@@ -51,12 +51,12 @@ def picks_gold(picks_by: Callable[[Answered], list[float]], answered: Answered) 
 
 
 def writes_gold(answered: Answered) -> int:
-    """Return 1 if greedy decoding writes a right choice, else 0."""
+    """Return 1 if greedy decoding produces a right choice, else 0."""
     return int(pick(answered.lls) != NO_CHOICE and any(answered.greedy[index] for index in answered.gold))
 
 
 def labels(answered: Answered) -> list[int]:
-    """Return [right label, predicted label]; of several right choices the predicted one if it is among them."""
+    """Return [right label, predicted label]; if several choices are right, the predicted one if it is among them."""
     picked = pick(answered.lls)
     return [picked if picked in answered.gold else answered.gold[0], picked]
 
@@ -70,7 +70,7 @@ def gold_and_lls(answered: Answered) -> list[Any]:
 
 
 def probabilities(lls: Sequence[float]) -> list[float]:
-    """Return the softmax over the choices; all NaN where there is no prediction."""
+    """Return the softmax over the choices; all NaN if there is no prediction."""
     if pick(lls) == NO_CHOICE:
         return [math.nan] * len(lls)
     highest = max(lls)
@@ -85,7 +85,7 @@ def likeliest(answers: Sequence[tuple[float, bool]]) -> float:
 
 
 def writes_text(answers: Sequence[tuple[float, bool]]) -> int:
-    """Return 1 if greedy decoding writes one of the texts, else 0."""
+    """Return 1 if greedy decoding produces one of the texts, else 0."""
     return int(any(is_greedy for _, is_greedy in answers) and not math.isnan(likeliest(answers)))
 
 
@@ -96,7 +96,7 @@ def per_unit(count: Callable[[str], int], answer: tuple[float, str]) -> list[Any
 
 
 def count_words(text: str) -> int:
-    """Return the number of pieces between runs of white space; an empty one at an end counts, as in the format."""
+    """Return the number of pieces between runs of white space; an empty piece at either end counts, as in lm_eval."""
     return len(re.split(r"\s+", text))
 
 

@@ -1,7 +1,7 @@
 """The scores of one doc, from a model's responses to it.
 
-The responses pass through the filters, then the metrics of the task or its `process_results` score them. Whatever is
-wrong with a doc or with a function of the task becomes the doc's `error`; it never ends a run.
+The responses pass through the filters, then the metrics of the task or its `process_results` score them. A problem
+of a doc or an exception in a function of the task becomes the doc's `error`; it never ends a run.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def score_doc(
     correct = _is_correct(task, next(iter(scores.values())))
     unusable = output.unusable(doc, given)
     if unusable and task.process_results is not None:
-        # Numbers that a function of the task made of NaN mean nothing: argmax of NaN is 0, which may be right.
+        # Scores that a function of the task computes from NaN mean nothing: argmax of NaN is 0, which may be right.
         scores = {
             name: {key: math.nan if isinstance(item, int | float) else item for key, item in items.items()}
             for name, items in scores.items()
@@ -95,7 +95,7 @@ def score_doc(
 
 
 def pick_of(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -> Pick | None:
-    """Return the choice that the model finds likeliest, and by how much; None where a task has no choices."""
+    """Return the choice that the model finds likeliest, and its margin; None if the task has no choices."""
     choices = doc.choices or ()
     if not OUTPUT_TYPES[task.output_type].has_choices or not choices:
         return None
@@ -105,7 +105,7 @@ def pick_of(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) ->
 
 
 def choice_values(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -> dict[str, list[float]]:
-    """Return the values, choice by choice, that each metric picks by; none of a task with a `process_results`."""
+    """Return, by metric, the values of the choices that it picks by; empty for a task with a `process_results`."""
     output = OUTPUT_TYPES[task.output_type]
     if output.answered is None or not output.has_choices or task.process_results is not None:
         return {}
@@ -114,7 +114,7 @@ def choice_values(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any
 
 
 def _is_tied(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -> bool:
-    """Return True if two choices are the likeliest: in half precision many docs are tied, of a broken model all."""
+    """Return True if the likeliest choices are tied: many docs in half precision, all docs of a broken model."""
     if not OUTPUT_TYPES[task.output_type].has_choices or task.process_results is not None:
         return False
     lls = [float(repeats[0][0]) for repeats in responses[: len(doc.choices or ())]]
@@ -123,13 +123,13 @@ def _is_tied(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -
 
 
 def _margin(values: Sequence[float]) -> float:
-    """Return the margin of the pick; 0 where there is none."""
+    """Return the margin of the pick; 0 if there is no pick."""
     index = pick(values)
     return 0.0 if index < 0 else margin(values, index)
 
 
 def _scores(task: Task, doc: RenderedDoc, answers: list[Any], code_runner: CodeRunner | None) -> ItemsByMetric:
-    """Return the items of one filter, which leaves one answer per distinct request."""
+    """Return the items of a doc under one filter. `answers` has one answer per distinct request."""
     if task.process_results is not None:
         return _processed(task, task.process_results, doc, answers)
     answered = OUTPUT_TYPES[task.output_type].answered
@@ -154,9 +154,9 @@ def _scores(task: Task, doc: RenderedDoc, answers: list[Any], code_runner: CodeR
 
 
 def _processed(task: Task, function: DocFunction, doc: RenderedDoc, answers: list[Any]) -> ItemsByMetric:
-    """Return the items that `process_results` makes of the answers, called as in the format: (doc, answers) -> items.
+    """Return the items that `process_results` returns, called with (doc, answers) as in lm_eval.
 
-    It may leave a metric out of some docs, but not all that the task lists out of one.
+    It may omit a metric for some docs, but each doc needs at least one of the metrics that the task lists.
     """
     source = f"process_results {name_of(function)}"
     found = call(function, "process_results", dict(doc.data), list(answers))
@@ -167,14 +167,14 @@ def _processed(task: Task, function: DocFunction, doc: RenderedDoc, answers: lis
     if listed and not any(name in items for name in listed):
         raise ValueError(
             f"{source} gave {dict(found)!r:.80}, which has no score for a metric of metric_list ({', '.join(listed)}): "
-            "return one under such a name"
+            "return at least one of these"
         )
     known = {metric.name for metric in task.metrics}
     for name, item in items.items():
         if name not in known:
             mend = "return that, leave it out, or list it in metric_list with an aggregation that takes it"
         elif len(listed) > 1:
-            # A doc needs one score at least.
+            # Each doc needs at least one score.
             mend = f"return that, or leave {name} out where a doc has none"
         else:
             mend = "return that"
@@ -183,11 +183,11 @@ def _processed(task: Task, function: DocFunction, doc: RenderedDoc, answers: lis
 
 
 def _is_correct(task: Task, scores: ItemsByMetric) -> bool | None:
-    """Return the judgement of the first score that is 0 or 1 and means right or wrong; None if there is none."""
+    """Return the judgement of the first score that is 0 or 1 and means right or wrong; None if no score does."""
     metrics = {metric.name: metric for metric in task.metrics}
     for name in [*(name for name in metrics if name in scores), *scores]:
         metric, item = metrics.get(name), scores[name]
-        # An item of a function or a program may mean anything: only its value shows it.
+        # The item of a function or a program may mean anything: only 0 and 1 are taken as a judgement.
         is_judgement = metric is None or metric.kind in ("right", "any")
         if is_judgement and isinstance(item, int | float) and item in (0, 1):
             better_is_0 = metric is not None and metric.higher_is_better is False

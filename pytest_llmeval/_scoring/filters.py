@@ -1,7 +1,7 @@
 """The filters of lm-evaluation-harness's format: steps from a doc's responses to the answers that are scored.
 
-A pipeline begins with one answer per repeat; a step maps the list to a new one, and `take_first` makes a single answer
-of it.
+A pipeline begins with a list of one answer per repeat. A step maps the list to a new list; the step `take_first` maps
+it to a single answer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pytest_llmeval._time_limit import TimeLimitError
 from pytest_llmeval._time_limit import limited
 
 
-#: The format's default pattern, and what stands for no match.
+#: lm_eval's default pattern, and the text for no match.
 GSM8K_ANSWER = r"#### (\-?[0-9\.\,]+)"
 INVALID = "[invalid]"
 
@@ -41,7 +41,7 @@ _TAGGED_TOKEN = re.compile(r"\('([^']*)', '([^']*)'\)")
 
 
 def filter_step(name: str, options: Mapping[str, Any] = NOTHING, function: DocFunction | None = None) -> FilterStep:
-    """Return one function of a pipeline, made ready.
+    """Return one function of a pipeline, ready to be called.
 
     `function` is that of a ``!function``, or of the step `custom`. Raises ValueError with the reason if the name, one
     of the options, or the pattern is wrong.
@@ -50,7 +50,7 @@ def filter_step(name: str, options: Mapping[str, Any] = NOTHING, function: DocFu
 
 
 def responses_used(pipeline: Pipeline, repeats: int) -> int:
-    """Return the number of a doc's responses that can decide its score under a pipeline."""
+    """Return the number of a doc's responses that can affect its score under a pipeline."""
     used = repeats
     for step in pipeline.steps:
         if step.function is not None or step.name == "majority_vote":
@@ -71,7 +71,7 @@ def _ready(name: str, options: Mapping[str, Any], function: DocFunction | None) 
         if function is None:
             raise ValueError("filter custom: filter_fn must be a !function, called as filter_fn(responses, docs)")
         check_options("filter custom", lambda: None, options)
-        # Its function works on lists of docs; it is called with one doc alone.
+        # Its function takes lists for several docs; it is called with those for one doc.
         return lambda answers, doc: _only(call(function, "filter_fn", [list(answers)], [doc]), function)
     check_options(f"filter {name}", _FILTERS[name], options)
     try:
@@ -92,7 +92,7 @@ def _regex(*, regex_pattern: str = GSM8K_ANSWER, group_select: int = 0, fallback
 
 
 def _regex_pos(*, regex_pattern: str = "", group_select: int = 0, fallback: Any = None) -> FilterFunction:
-    """Select the tags of (token, tag) pairs, in a list or in a text; the pattern is not used, as in the format."""
+    """Select the tags of (token, tag) pairs, in a list or in a text; the pattern is not used, as in lm_eval."""
     none_found = ["invalid"] if fallback is None else fallback
 
     def step(answers: Sequence[Any], doc: DocData) -> list[Any]:
@@ -118,7 +118,7 @@ def _multi_choice_regex(
 ) -> FilterFunction:
     """Find the letter of an option, ``(A)``: by the pattern, else by the option's text, else by a letter after a colon.
 
-    Patterns to ignore are taken out of options and answers, then case and punctuation if asked for.
+    Patterns to ignore are removed from options and answers, then case and punctuation if requested.
     """
     ignored = [re.compile(pattern) for pattern in regexes_to_ignore or ()]
     find = _finder(re.compile(regex_pattern), group_select)
@@ -190,13 +190,13 @@ def _take_first_k(*, k: int) -> FilterFunction:
 
 
 def _filter_object(function: DocFunction, options: Mapping[str, Any]) -> FilterFunction:
-    """Return a step by a ``!function`` that makes an object with the method ``apply(responses, docs)``."""
+    """Return the step of a ``!function`` that returns an object with the method ``apply(responses, docs)``."""
     if not accepts(function, **options):
         given = ", ".join(options) or "none"
         raise ValueError(f"filter {name_of(function)} does not take these options: {given}")
     made = call(function, "filter", **options)
     if not callable(getattr(made, "apply", None)):
-        raise ValueError(f"filter {name_of(function)}: what it makes has no method apply(responses, docs)")
+        raise ValueError(f"filter {name_of(function)}: the object it returns has no method apply(responses, docs)")
     return lambda answers, doc: _only(call(made.apply, "filter", [list(answers)], [doc]), function)
 
 

@@ -1,7 +1,7 @@
-"""The kinds of items, which a metric keeps of one doc and an aggregation needs.
+"""The kinds of items: the values that a metric keeps per doc and that an aggregation needs.
 
-The metrics of the format keep the kind that their aggregation needs. A function of the task may return anything:
-checked doc by doc, a mistake is an error of its doc; among all docs it would only make the metric's value NaN.
+lm_eval's metrics keep the kind that their aggregation needs. A function of the task may return anything, so its items
+are checked per doc: a wrong one is an error of its doc, instead of only making the metric's value NaN.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pytest_llmeval._task import Metric
 class ItemForm:
     """One kind of item.
 
-    `keeps` and `form` are words: for what a metric keeps, and for what a function must return. `fits` tells if an item
-    has that form.
+    `keeps` and `form` are words for messages: what a metric keeps, and what a function must return. `fits` returns
+    True if an item has that form.
     """
 
     keeps: str
@@ -90,7 +90,7 @@ ITEM_KINDS: Mapping[ItemKind, ItemForm] = MappingProxyType(
             "[log-likelihood, length], two numbers",
             lambda item: _is_pair(item) and all(map(_is_number, item)),
         ),
-        "number": ItemForm("a number of each doc", "a number", _is_number),
+        "number": ItemForm("a number per doc", "a number", _is_number),
         "right": ItemForm("whether each doc is right", "0 or 1", lambda item: _is_number(item) and item in (0, 1)),
         "texts": ItemForm(
             "the texts of each doc", "[reference or list of references, prediction], all texts", _are_texts

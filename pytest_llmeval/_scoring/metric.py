@@ -35,8 +35,8 @@ from pytest_llmeval._task import Task
 class Keeps:
     """The item that a metric keeps of a doc of one output type.
 
-    `item` and `picks_by` are those of `Metric`, for loglikelihoods. For generated texts `scorer` makes, from the
-    options of the metric, the function that scores a text, or a `PassAtK`.
+    `item` and `picks_by` are those of `Metric`, for loglikelihoods. For generated texts `scorer` takes the options of
+    the metric and returns the function that scores a text, or a `PassAtK`.
     """
 
     kind: ItemKind
@@ -47,7 +47,7 @@ class Keeps:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One metric of the format: its item for each output type that it serves, and its defaults."""
+    """One metric of lm_eval's format: its item for each output type that it serves, and its defaults."""
 
     keeps: Mapping[str, Keeps]  # by output type
     aggregation: str
@@ -68,7 +68,7 @@ class _OwnAggregation:
             return float(value)
         except (TypeError, ValueError):
             name = name_of(self.function)
-            raise ValueError(f"aggregation {name} must return a number, it gave {value!r:.80}") from None
+            raise ValueError(f"aggregation {name} must return a number, got {value!r:.80}") from None
 
 
 def resolve(spec: MetricSpec, output_type: str, *, processed: bool = False) -> Metric:
@@ -98,10 +98,10 @@ def resolve(spec: MetricSpec, output_type: str, *, processed: bool = False) -> M
             f"{ITEM_KINDS[needed].keeps}; name another metric or a !function as its aggregation"
         )
     if kept.scorer is None:
-        # As in the format, options mean nothing where no text is compared.
+        # As in lm_eval, options have no effect where no text is compared.
         return replace(metric, item=kept.item, picks_by=kept.picks_by)
     if kept.kind == "texts" and metric.aggregation.owned:
-        # What such an option means is up to the task's own aggregation.
+        # The task's own aggregation decides what the options mean.
         return replace(metric, score=text.paired(spec.name))
     check_options(f"metric {spec.name}", kept.scorer, spec.options)
     made = kept.scorer(**spec.options)
@@ -124,8 +124,8 @@ def resolve_metrics(specs: Sequence[MetricSpec], output_type: str, *, processed:
 def metric_of(task: Task, name: str) -> Metric:
     """Return the metric under whose rules the values reported as `name` are aggregated.
 
-    A number that `process_results` returns without its metric being listed is averaged. A metric that returns a dict
-    lends its rules to every key; where two such metrics differ in them, the aggregation raises ValueError.
+    A number that `process_results` returns for a metric that is not listed is averaged. If a metric returns a dict,
+    its rules hold for every key; if the rules of two such metrics differ, the aggregation raises ValueError.
     """
     for metric in task.metrics:
         if name in metric.names:
@@ -158,7 +158,7 @@ def _assembled(spec: MetricSpec, definition: Definition | None, kind: ItemKind) 
     """Return the metric without the functions that make its items. Raises ValueError for an unknown aggregation."""
     name = spec.aggregation or (definition.aggregation if definition else "mean")
     if (spec.name, name) == ("likelihood", "mean"):
-        # The format calls the mean of the likelihoods a mean, though the items are not numbers.
+        # lm_eval calls the mean of the likelihoods a mean, though the items are not numbers.
         name = "likelihood"
     if callable(name):
         aggregation = Aggregation(name_of(name), _OwnAggregation(name), owned=True)
@@ -190,7 +190,7 @@ def _picking(picks_by: Callable[[Answered], list[float]]) -> Keeps:
 
 
 def _texts(name: str) -> Keeps:
-    """Return the texts themselves as the item, for an aggregation of the task: none of the format takes them."""
+    """Return the item that is the texts, for an aggregation defined in the task file: lm_eval has none for texts."""
     return Keeps("texts", scorer=partial(text.paired, name))
 
 

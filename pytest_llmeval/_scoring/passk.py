@@ -45,7 +45,7 @@ CodeRunner: TypeAlias = Callable[[str], "ProgramOutcome | bool"]
 
 @dataclass(frozen=True, slots=True)
 class PassAtK:
-    """The options of the metric."""
+    """The metric with its options."""
 
     k: tuple[int, ...]
     program: str | None = None
@@ -71,7 +71,7 @@ class PassAtK:
         if len(samples) < max(self.k):
             raise ValueError(
                 f"pass@{max(self.k)} is not defined for {len(samples)} samples: raise repeats, and end the filter "
-                "in take_first_k"
+                "with take_first_k"
             )
         programs = [self.program_of(str(sample), prompt, references, doc) for sample in samples]
         outcomes = [runner(program) for program in programs]

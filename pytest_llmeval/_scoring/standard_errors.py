@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-#: Indices of the docs of one draw, with repetition.
+#: Indices of the docs of one draw, with replacement.
 DrawnDocs: TypeAlias = NDArray[np.intp]
 
 #: Items -> a function that gives the statistic of a draw.
@@ -26,7 +26,7 @@ Resample: TypeAlias = Callable[[Sequence[Any]], Callable[[DrawnDocs], float]]
 
 CHUNK = 1000
 
-#: Most indices held at a time; bounds memory at 8 MB.
+#: The largest number of indices in memory at a time, which limits them to 8 MB.
 BLOCK = 1_000_000
 
 
@@ -36,7 +36,7 @@ def mean_stderr(items: Sequence[float], draws: int = 0) -> float:
 
 
 def bootstrap_stderr(resample: Resample, items: Sequence[Any], draws: int, most_draws: int | None = None) -> float:
-    """Return the standard deviation of a statistic over draws of as many docs, with repetition (Efron 1979)."""
+    """Return the standard deviation of a statistic over resamples of the docs with replacement (Efron 1979)."""
     draws = draws if most_draws is None else min(draws, most_draws)
     statistic = resample(items)
     with np.errstate(all="ignore"):

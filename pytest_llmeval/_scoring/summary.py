@@ -26,7 +26,7 @@ from pytest_llmeval._task import GroupMetric
 from pytest_llmeval._task import Task
 
 
-#: Most characters of an error that a summary quotes.
+#: The largest number of characters of an error in a summary.
 _MOST_OF_A_REASON = 400
 
 
@@ -78,11 +78,11 @@ def _value(task: Task, name: str, filter_name: str, having: Sequence[DocResult],
         metric = metric_of(task, name)
         total = float(metric.aggregation(items))
         error_bar = stderr(metric, items, bootstrap_iters=bootstrap_iters)
-    except Exception as error:  # whatever a function of the task does with items of its own
+    except Exception as error:  # a function of the task may raise anything
         return MetricValue(name, filter_name, math.nan, None, None, len(items), _cannot_be_computed(error))
     value = MetricValue(name, filter_name, total, error_bar, metric.higher_is_better, len(items))
     if math.isfinite(total) or any(result.nonfinite for result in having):
-        # A number that the model did not give is a note of its own.
+        # There is a separate note for unusable numbers of the model.
         return value
     named = ((result.doc, nonfinite_in(item)) for result, item in zip(having, items, strict=True))
     doc, bad = next(((doc, bad) for doc, bad in named if bad), (None, ""))
@@ -106,9 +106,9 @@ def _doubts(summary: Summary, unusable: Mapping[str, int], tied: int) -> Iterato
     if summary.errors:
         yield f"docs that could not be evaluated, left out of the values: {summary.errors}"
     if summary.truncated:
-        yield f"requests whose context lost its left end to fit the model: {summary.truncated}"
+        yield f"requests whose context was cut on the left to fit the model: {summary.truncated}"
     if summary.cut_off:
-        yield f"answers that ended by their length limit: {summary.cut_off}"
+        yield f"answers that ended at their length limit: {summary.cut_off}"
     if tied:
         yield f"docs with tied top choices, of which the first is counted: {tied}"
 
@@ -130,7 +130,7 @@ def _without_scores(task: Task, scored: Sequence[DocResult]) -> Iterator[str]:
 
 
 def _unused_repeats(task: Task) -> Iterator[str]:
-    """Yield sentences on responses that are asked for in vain."""
+    """Yield sentences on responses that are generated but not needed."""
     if task.repeats == 1:
         return
     for pipeline in task.filters:
@@ -144,8 +144,8 @@ def _unused_repeats(task: Task) -> Iterator[str]:
 def summarize_group(group: Group, members: Sequence[tuple[Task, Summary]]) -> Summary:
     """Return the values of a group over its leaf tasks, each of which counts once however often it is listed.
 
-    A metric is averaged over the tasks that have it, by size or plainly, with the standard error of that same
-    average; the notes name the tasks that lack it.
+    A metric is averaged over the tasks that have it, weighted by size or not, with the standard error of that
+    average; the notes name the tasks that lack the metric.
     """
     leaves = {task.name: summary for task, summary in members}
     summaries = leaves.values()
@@ -198,7 +198,7 @@ def _group_value(metric: GroupMetric, filter_name: str, having: Mapping[str, Met
         else:
             weights = sizes if metric.weight_by_size else [1] * len(sizes)
             average = sum(score * weight for score, weight in zip(scores, weights, strict=True)) / sum(weights)
-    except Exception as error:  # whatever a function of the group does
+    except Exception as error:  # a function of the group may raise anything
         average, why = math.nan, _cannot_be_computed(error)
     odd = [name for name, value in having.items() if not math.isfinite(value.value)]
     if odd and why is None and not math.isfinite(average):

@@ -1,4 +1,4 @@
-"""The item of a generated text, by comparing it with the texts that are right."""
+"""The item of a generated text, from its comparison with the right texts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"[+\-−]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d*)?(?:[eE][+\-
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """The parts that are taken out of both texts before they are compared, in this order; options of `exact_match`."""
+    """The parts that are removed from both texts before they are compared, in this order; options of `exact_match`."""
 
     regexes: tuple[re.Pattern[str], ...] = ()
     case: bool = False
@@ -61,14 +61,14 @@ def exact_match(
     ignore_punctuation: bool = False,
     ignore_numbers: bool = False,
 ) -> TextScore:
-    """Return the score that is 1 where the prediction equals a reference, without the parts to ignore."""
+    """Return a function whose item is 1 if the prediction equals a reference, both without the parts to ignore."""
     patterns = _patterns("exact_match", regexes_to_ignore)
     ignored = Ignored(patterns, ignore_case, ignore_punctuation, ignore_numbers)
     return _agreeing("exact_match", lambda prediction, reference: ignored(prediction) == ignored(reference), patterns)
 
 
 def numeric_match(*, rel_tol: float = 1e-5, regexes_to_ignore: Sequence[str] | None = None) -> TextScore:
-    """Return the score that is 1 where prediction and a reference are numbers that agree to within `rel_tol`.
+    """Return a function whose item is 1 if prediction and a reference are numbers that agree to within `rel_tol`.
 
     They may differ by at most `rel_tol` times the reference. A number may have thousands commas, white space around
     it and digits of any script; a text that is not a number, or not a finite one, never matches. Raises ValueError for
@@ -99,21 +99,21 @@ def number_in(text: str) -> float | None:
 
 
 def paired(name: str) -> TextScore:
-    """Return the score that keeps [reference or references, prediction], for an aggregation of the task's own."""
+    """Return a function whose item is [reference(s), prediction], for an aggregation defined in the task file."""
     return lambda prediction, references: {name: [_alone(references), prediction]}
 
 
 def translated(name: str) -> TextScore:
-    """Return the score that keeps [reference or references, prediction], for a score of the whole corpus.
+    """Return a function whose item is [reference(s), prediction], for a score of the whole corpus.
 
-    Raises ValueError if sacrebleu is not installed; the score does so for a doc with other than one answer.
+    Raises ValueError if sacrebleu is not installed. The function raises it for a doc without exactly one answer.
     """
     require_sacrebleu(name)
 
     def score(prediction: Any, references: Sequence[str]) -> Mapping[str, Any]:
         text = prediction[0] if isinstance(prediction, list) and len(prediction) == 1 else prediction
         if not isinstance(text, str):
-            raise ValueError(f"metric {name} needs one text, the filter leaves {prediction!r:.80}")
+            raise ValueError(f"metric {name} needs one text, but the filter returned {prediction!r:.80}")
         return {name: [_alone(references), text]}
 
     return score
@@ -126,11 +126,11 @@ def _alone(references: Sequence[str]) -> str | list[str]:
 def of_function(
     function: DocFunction, name: str, options: Mapping[str, Any], higher_is_better: bool | None
 ) -> TextScore:
-    """Return the score by a ``!function`` metric.
+    """Return a function whose items are those of a ``!function`` metric.
 
-    It is called with ``predictions=``, ``references=`` and its options, else with one list and its options. Of several
-    references the best score counts. A returned dict holds the items of several metrics. Raises ValueError if the
-    function takes neither form.
+    The metric is called with ``predictions=``, ``references=`` and its options, else with the list [reference,
+    prediction] and its options. The best score over several references is used. A returned dict has the items of
+    several metrics. Raises ValueError if it takes neither form.
     """
     ask = _caller(function, options)
     best = min if higher_is_better is False else max
@@ -168,11 +168,11 @@ def _numbers(name: str, key: str, found: Sequence[Mapping[str, Any]]) -> list[fl
 
 
 def _agreeing(name: str, agree: Agreement, patterns: Sequence[re.Pattern[str]]) -> TextScore:
-    """Return the score that is 1.0 if the prediction agrees with any reference; of several predictions the share."""
+    """Return a function whose item is the share of the predictions (usually one) that agree with any reference."""
 
     def share(prediction: Any, references: Sequence[str]) -> float:
         given = prediction if isinstance(prediction, list) else [prediction]
-        # None, which a filter such as `map` may leave, is not an answer.
+        # None, which a filter such as `map` may return, is not an answer.
         right = [one is not None and any(agree(str(one), reference) for reference in references) for one in given]
         return sum(right) / len(right) if right else 0.0
 

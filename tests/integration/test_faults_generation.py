@@ -62,7 +62,7 @@ class TestEnd:
         run = faults.run(model="chain")
         for name in ("a", "max_gen_toks", "max_new_tokens", "max_tokens", "g", "h1", "h2", "i"):
             assert (name, run.value(name, "exact_match,none")) == (name, 1.0)
-        long = "answers that ended by their length limit: g 1, max_gen_toks 1, max_new_tokens 1, max_tokens 1"
+        long = "answers that ended at their length limit: g 1, max_gen_toks 1, max_new_tokens 1, max_tokens 1"
         run.printed.stdout.fnmatch_lines([long])
 
     def test_where_a_text_is_cut(self, faults: FaultSuite) -> None:

@@ -111,7 +111,7 @@ class TestWindow:
         run = faults.run(args="dtype=float32,max_length=3")
         assert run.lls("t", 0) == near(-2.995732, LN_NO)
         assert run.lls("t", 1) == near(-2.995732, LN_NO)
-        run.printed.stdout.fnmatch_lines(["requests whose context lost its left end to fit the model: t 1"])
+        run.printed.stdout.fnmatch_lines(["requests whose context was cut on the left to fit the model: t 1"])
 
     def test_a_doc_whose_continuation_does_not_fit_is_an_error(self, faults: FaultSuite) -> None:
         own = {**CHOICE, "doc_to_choice": "{{c}}", "metadata": {"gates": ["acc >= 0.1"]}}
@@ -134,7 +134,7 @@ class TestWindow:
         faults.add("t", limited, test=[{"q": "x x x x x x x x Q", "a": "yes"}])
         run = faults.run(model="chain", args="dtype=float32,max_length=6")
         assert run.texts("t") == ["yes"]
-        run.printed.stdout.fnmatch_lines(["requests whose context lost its left end to fit the model: t 1"])
+        run.printed.stdout.fnmatch_lines(["requests whose context was cut on the left to fit the model: t 1"])
 
 
 class TestChat:

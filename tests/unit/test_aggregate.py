@@ -167,8 +167,8 @@ def test_docs_with_an_error_are_counted_and_left_out() -> None:
     assert summary.notes == (
         "docs without a usable loglikelihood (NaN), none of them right: 1",
         "docs that could not be evaluated, left out of the values: 1",
-        "requests whose context lost its left end to fit the model: 4",
-        "answers that ended by their length limit: 2",
+        "requests whose context was cut on the left to fit the model: 4",
+        "answers that ended at their length limit: 2",
         "docs with tied top choices, of which the first is counted: 1",
     )
 

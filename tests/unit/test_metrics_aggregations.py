@@ -70,7 +70,7 @@ def test_values(name: str, items: list[Any], value: float) -> None:
 
 
 def test_f1_of_more_than_two_labels_is_not_defined() -> None:
-    with pytest.raises(ValueError, match="labels 0 and 1, here are also 2, x"):
+    with pytest.raises(ValueError, match="labels 0 and 1, but the data also has 2, x"):
         total("f1", [(0, 2), ("x", 1)])
 
 

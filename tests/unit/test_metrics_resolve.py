@@ -68,10 +68,10 @@ def test_known_metrics(name: str, output_type: str, kind: str, higher_is_better:
         (
             MetricSpec("acc"),
             "generate_until",
-            "keeps the texts of each doc, but aggregation mean needs a number of each",
+            "keeps the texts of each doc, but aggregation mean needs a number per doc",
         ),
         (MetricSpec("f1"), "generate_until", "keeps the texts of each doc, but aggregation f1 needs the right and the"),
-        (MetricSpec("f1", aggregation="mean"), "multiple_choice", "aggregation mean needs a number of each doc"),
+        (MetricSpec("f1", aggregation="mean"), "multiple_choice", "aggregation mean needs a number per doc"),
         (MetricSpec("acc", aggregation="bleu"), "multiple_choice", "aggregation bleu needs the texts of each doc"),
         (
             MetricSpec("acc", aggregation="average"),
@@ -130,7 +130,7 @@ def test_an_aggregation_of_the_task() -> None:
     metric = resolve(MetricSpec("f1", aggregation=last, options={"average": "macro"}), "multiple_choice")
     assert metric.aggregation([1, "2.5"]) == 2.5
     assert metric.aggregation.stderr is None
-    with pytest.raises(ValueError, match=r"aggregation last must return a number, it gave \[1\]"):
+    with pytest.raises(ValueError, match=r"aggregation last must return a number, got \[1\]"):
         metric.aggregation([[1]])
     with pytest.raises(TaskFileError, match=r"test_metrics_resolve\.py:\d+: aggregation: last raised IndexError"):
         metric.aggregation([])

@@ -179,7 +179,7 @@ def test_what_is_no_number_has_no_best() -> None:
 def test_translations_are_kept_for_the_whole_corpus(name: str) -> None:
     assert score(name, "pred", ["ref"]) == {name: ["ref", "pred"]}
     assert score(name, ["pred"], ["r1", "r2"]) == {name: [["r1", "r2"], "pred"]}
-    with pytest.raises(ValueError, match=r"needs one text, the filter leaves \['a', 'b'\]"):
+    with pytest.raises(ValueError, match=r"needs one text, but the filter returned \['a', 'b'\]"):
         score(name, ["a", "b"], ["ref"])
 
 

@@ -385,7 +385,7 @@ def test_process_results_may_leave_out_some_metrics_of_the_list_and_not_all() ->
     assert items(judged("em", 1, *listed)) == {"em": 1}
     assert judged("acc", 1, *listed).error == (
         "task t, doc 3: process_results score gave {'acc': 1}, which has no score for a metric of metric_list (em, "
-        "f1): return one under such a name"
+        "f1): return at least one of these"
     )
     empty = task("generate_until", EM, process_results=lambda doc, results: {})
     assert (score_doc(empty, 0, doc(), [["a"]]).error or "").startswith(
@@ -424,7 +424,7 @@ def test_a_score_outside_of_the_range_that_the_task_names() -> None:
 def test_a_text_filter_leaves_nothing_of_a_loglikelihood(steps: tuple[FilterStep, ...]) -> None:
     odd = task("multiple_choice", filters=(Pipeline("odd", steps),))
     result = score_doc(odd, 0, choice_doc(0, "a"), lls(-1.0))
-    assert "of a loglikelihood; end it in take_first" in (result.error or "")
+    assert "instead of (log-probability, is_greedy); end the pipeline with take_first" in (result.error or "")
 
 
 @pytest.mark.parametrize(

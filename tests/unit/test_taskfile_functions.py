@@ -227,5 +227,5 @@ metric_list:
     assert (metric.name, metric.aggregation.name, metric.aggregation.owned) == ("f", "f", True)
     assert metric.score is not None
     assert metric.score("a", ["b"]) == {"f": (["b", "a"],)}
-    with pytest.raises(ValueError, match=r"aggregation f must return a number, it gave \(\[1, 2\],\)"):
+    with pytest.raises(ValueError, match=r"aggregation f must return a number, got \(\[1, 2\],\)"):
         metric.aggregation([1, 2])
