@@ -1,4 +1,4 @@
-"""The values between data and model: a rendered doc, and an instance, which is one call of a model."""
+"""A rendered doc, and an instance, which is one call of a model."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from pytest_llmeval._task import DocData
 RequestKind: TypeAlias = Literal["loglikelihood", "loglikelihood_rolling", "generate_until"]
 
 #: Renders chat messages (``{"role": ..., "content": ...}``) to a prompt. The flag adds the header of a new reply;
-#: without it the last message, the assistant's, stays open for the model to continue.
+#: without it the last message, by the assistant, is left open for the model to continue.
 ChatTemplate: TypeAlias = Callable[[list[dict[str, str]], bool], str]
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedDoc:
-    """One doc with every field of its task evaluated once, each value with its type.
+    """A doc with each field of its task evaluated once, with its type.
 
-    `text`: the prompt of the doc itself, without description and examples. `choices`: the option texts, None
-    where the task has none. `gold`: indices of the right choices, empty where none applies. `references`: the
-    right answers as texts, which a generation is compared with and a loglikelihood or rolling task scores.
-    `target`: the value of doc_to_target as it is, for sample files. `inputs`: the contexts, one per option, of a task
-    whose options are contexts with one shared continuation; else None. `problem`: the reason why the doc cannot be
-    scored (gold out of range, an empty choice); such a doc is an error, not a wrong answer.
+    `text`: the prompt of the doc itself, without description and few-shot examples. `choices`: the texts of options,
+    None if the task has none. `gold`: the indices of the right choices, possibly empty. `references`: the right answers
+    as texts, with which a generation is compared, or which a loglikelihood or rolling task scores. `target`: the value
+    of doc_to_target, for sample files. `inputs`: the contexts of a task whose options are contexts with one shared
+    continuation, one per option; else None. `problem`: the reason why the doc cannot be scored (gold out of range, an
+    empty choice); such a doc is an error, not a wrong answer.
     """
 
     index: int
@@ -43,7 +43,7 @@ class RenderedDoc:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One call of a model: `arguments` are those of the `LM` method named by `kind`.
+    """One call of a model: `arguments` are those of the `LM` method with the name `kind`.
 
     `index` numbers the distinct requests of a doc (choice 0, 1, ..., then the unconditional ones), `repeat` the samples
     of one request.

@@ -1,10 +1,10 @@
-"""The exceptions for mistakes of users and faults of their files, models and machines.
+"""The exceptions for mistakes of users, and for faults of their files, models and machines.
 
-    LLMEvalError                 base of all: one message that names place, value and remedy
-    |-- TaskFileError            a task or group YAML cannot be read as what it claims to be
+    LLMEvalError                 base class; the message names place, value and remedy
+    |-- TaskFileError            a task or group YAML cannot be read
     |-- DataError                a data set, split or doc cannot be found or used
     |-- TemplateError            a template cannot be rendered for a doc
-    |-- ModelError               a model cannot be loaded, or cannot serve a request
+    |-- ModelError               a model cannot be loaded, or cannot answer a request
     |-- SettingError             an option or ini value is wrong (a usage error, exit code 4)
     |-- BaselineError            a baseline file cannot be used, or nothing in it can be compared
     `-- SandboxError             generated code cannot be run safely on this machine
@@ -30,11 +30,11 @@ class LLMEvalError(Exception):
 
 
 class LLMEvalWarning(UserWarning):
-    """Something in a task file that works, but probably not as intended. An error under ``--llmeval-strict``."""
+    """Something in a task file works, but probably not as intended. It is an error under ``--llmeval-strict``."""
 
 
 class TaskFileError(LLMEvalError):
-    """A task file is wrong; the message starts with ``file:line:column: key:`` as far as these are known."""
+    """A task file has a mistake; the message starts with ``file:line:column: key:``, as far as known."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class SettingError(LLMEvalError):
 
 
 class BaselineError(LLMEvalError):
-    """A baseline file is damaged, of another format, or cannot be compared with; the message names it."""
+    """A baseline file is damaged, has another format, or cannot be compared; the message names it."""
 
     def __init__(self, path: Path, message: str, *, line: int | None = None) -> None:
         super().__init__(f"{path}{'' if line is None else f':{line}'}: {message}")

@@ -32,13 +32,13 @@ def _tagged_roles(messages: Messages, add_generation_prompt: bool) -> str:
 
 @dataclass
 class FakeLM:
-    """A model that answers from the functions or tables it is given; `calls` records the requests.
+    """A model that answers from functions or tables; `calls` records the requests.
 
-    `loglikelihood_of`: a function of (context, continuation), or a table by that pair or by the continuation
-    alone; an answer is a log-probability or a (log-probability, is_greedy) tuple. By default the log-probability is
-    -1 per byte of the continuation. `text_of`: a function of (context, `GenerationKwargs`), a table by context,
-    or one text for all contexts, cut at stop strings. `rolling_of`: a function of the text, or a
-    table; by default ``loglikelihood_of("", text)``. A request that a table lacks raises ModelError. ::
+    `loglikelihood_of`: a function of (context, continuation), or a table whose keys are such pairs or continuations;
+    an answer is a log-probability or a (log-probability, is_greedy) tuple. By default the log-probability is -1 per
+    byte of the continuation. `text_of`: a function of (context, `GenerationKwargs`), a table by context, or one text
+    for all contexts; texts are cut at stop strings. `rolling_of`: a function of the text, or a table by text; by
+    default ``loglikelihood_of("", text)``. Raises ModelError for a request that is not in the table. ::
 
         lm = FakeLM(loglikelihood_of={" yes": -0.7, " no": -1.2}, text_of="The answer is 4\\n")
         assert lm.loglikelihood([("Is it?", " yes")])[0].logprob == -0.7
@@ -91,7 +91,7 @@ class FakeLM:
 
 
 def _look_up(table: Mapping[Any, Any], *keys: Any) -> Any:
-    """Return the entry of the first key that the table has. Raises ModelError if it has none of them."""
+    """Return the value of the first key that is in the table. Raises ModelError if none is."""
     for key in keys:
         if key in table:
             return table[key]

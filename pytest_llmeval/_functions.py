@@ -1,6 +1,6 @@
 """The functions of a task (``!function``), and the options of filters and metrics.
 
-A ``!function`` is the user's code: an exception in it becomes one TaskFileError with its file, line and name.
+A ``!function`` is the user's code: an exception in it becomes a TaskFileError with its file, line and name.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pytest_llmeval._errors import TaskFileError
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Return the name of a function in messages, which is also that of a metric made of it."""
+    """Return the name of a function for messages, which is also the name of a metric that uses it."""
     return str(getattr(function, "__name__", None) or type(function).__name__)
 
 
 def call(function: Callable[..., Any], role: str, *args: Any, **kwargs: Any) -> Any:
-    """Return ``function(*args, **kwargs)`` of a task's function.
+    """Return ``function(*args, **kwargs)``, where `function` is a function of a task.
 
-    `role`: the YAML key that names the function, and the doc or split it is called for. Raises TaskFileError with the
+    `role`: the YAML key of the function, and the doc or split that it is called for. Raises TaskFileError with the
     file of the function, the line that failed, the role, and the exception.
     """
     try:
@@ -40,7 +40,7 @@ def call(function: Callable[..., Any], role: str, *args: Any, **kwargs: Any) -> 
 
 
 def accepts(function: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
-    """Return True if the signature takes these arguments, or if the function has none to inspect."""
+    """Return True if a function accepts these arguments, or if it has no signature to inspect."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -55,7 +55,7 @@ def accepts(function: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
 def check_options(owner: str, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
     """Raise ValueError, beginning with `owner`, if an option is unknown, missing, or not of the annotated type.
 
-    `function` takes its options as keywords, annotated with the types named in `_TYPES`.
+    `function` takes its options as keywords, which are annotated with types of `_TYPES`.
     """
     known = inspect.signature(function).parameters
     for name, value in options.items():
@@ -81,7 +81,7 @@ def _are_whole(value: Any) -> bool:
     return _is_whole(value) or (isinstance(value, list | tuple) and len(value) > 0 and all(map(_is_whole, value)))
 
 
-#: By annotation, as it is written: a test of the type, and the type in words.
+#: For each annotation, as written in the source: a check of the type, and the type in words.
 _TYPES: Mapping[str, tuple[Callable[[Any], bool], str]] = MappingProxyType(
     {
         "Any": (lambda value: True, "anything"),
@@ -90,7 +90,7 @@ _TYPES: Mapping[str, tuple[Callable[[Any], bool], str]] = MappingProxyType(
         "bool": (lambda value: isinstance(value, bool), "true or false"),
         "float": (lambda value: _is_whole(value) or isinstance(value, float), "a number"),
         "int": (_is_whole, "a whole number"),
-        "int | Sequence[int]": (_are_whole, "a whole number or a list of these"),
+        "int | Sequence[int]": (_are_whole, "a whole number or a list of whole numbers"),
         "str": (lambda value: isinstance(value, str), "a text"),
         "str | None": (lambda value: value is None or isinstance(value, str), "a text"),
     }

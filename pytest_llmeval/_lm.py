@@ -1,8 +1,8 @@
 """The interface between tasks and models: three methods on lists of values.
 
 The engine knows nothing about tasks, and tasks know nothing about tensors. Any object with the three methods of `LM`
-is a model; answers that hold more than the protocol requires (`Loglikelihood.truncated`, `Generation`) are used where
-a model gives them.
+is a model. Answers may have more than the protocol requires (`Loglikelihood.truncated`, `Generation`), which is then
+used.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ FinishReason = Literal["stop", "eos", "length"]
 
 
 class Loglikelihood(tuple[float, bool]):
-    """The answer to a loglikelihood request: the pair that the protocol requires, with names.
+    """The answer to a loglikelihood request: the pair that the protocol requires, with named fields.
 
     `logprob`: natural log of P(continuation | context), summed over tokens in float32 or better.
-    `is_greedy`: every token of the continuation is the most likely one at its place.
+    `is_greedy`: every token of the continuation is the most likely one at its position.
     `truncated`: the context was cut at its left end to fit the model's window.
     """
 
@@ -47,7 +47,7 @@ class Loglikelihood(tuple[float, bool]):
 
 
 class Generation(str):
-    """A generated text without its stop string; `finish_reason`: a stop string, an end token, or the length."""
+    """A generated text without its stop string. `finish_reason`: it ended by a stop string, an end token, or length."""
 
     finish_reason: FinishReason
     truncated: bool
@@ -63,9 +63,9 @@ class Generation(str):
 class GenerationKwargs:
     """The settings of one generation.
 
-    `until`: stop strings; the text ends before the first that occurs. `max_gen_toks`: most new tokens.
-    `temperature` is used only with `do_sample`. `seed` and `repeat` distinguish the samples of one prompt:
-    equal values give equal texts. `extra` holds every other key of the task's `generation_kwargs`, for the backend.
+    `until`: stop strings; the text ends before the first that occurs. `max_gen_toks`: the largest number of new tokens.
+    `temperature` is used only with `do_sample`. `seed` and `repeat` distinguish the samples of one prompt: equal values
+    give equal texts. `extra`: all other keys of the task's `generation_kwargs`, for the backend.
     """
 
     until: tuple[str, ...] = ()
@@ -87,15 +87,15 @@ class LM(Protocol):
     `apply_chat_template(messages, add_generation_prompt) -> str`, `prepare()`, `close()`,
     `on_progress: Callable[[int, int], None] | None` (settable), called with the numbers of requests done and in all,
     `usage() -> Mapping[str, int]`, the `tokens` read so far and the `peak_memory` in bytes, and
-    `describe() -> Mapping[str, Any]`, facts for result files: ``model`` and ``tokenizer`` hold facts by name,
-    ``chat_template`` is its text. `recomputed(dtype: str | None) -> Iterator[LM]`, for --llmeval-noise, yields models
-    with the same weights that compute in another way, which their `name` says: with other requests in a pass, and last
-    in `dtype` if that is given. Their answers are equal up to rounding. Each is used before the next is requested.
-    `engine_choice.slower: str | None` is a line for the start of a run: the faster ways that were refused, and why.
+    `describe() -> Mapping[str, Any]`, facts for result files: ``model`` and ``tokenizer`` map names to facts,
+    ``chat_template`` is a text. `recomputed(dtype: str | None) -> Iterator[LM]`, for --llmeval-noise, yields models
+    with the same weights that compute in another way, described by their `name`: in passes of other sizes, and last in
+    `dtype` if that is given. Their answers are equal up to rounding. Each is used before the next is requested.
+    `engine_choice.slower: str | None`, shown when a run starts, names the faster methods that were refused, and why.
     """
 
     def loglikelihood(self, requests: Sequence[tuple[str, str]]) -> Sequence[tuple[float, bool]]:
-        """Return log P(continuation | context), and whether greedy decoding would write it, for each pair."""
+        """Return log P(continuation | context), and True if greedy decoding would write it, for each pair."""
         ...
 
     def loglikelihood_rolling(self, requests: Sequence[str]) -> Sequence[float]:
@@ -103,14 +103,14 @@ class LM(Protocol):
         ...
 
     def generate_until(self, requests: Sequence[tuple[str, GenerationKwargs]]) -> Sequence[str]:
-        """Return a continuation of each context, which ends before the first stop string."""
+        """Return a continuation of each context, cut before its first stop string."""
         ...
 
 
 def cut_at_stops(text: str, stops: Iterable[str]) -> str:
     """Return the text before the first stop string that occurs in it. Empty stop strings are ignored.
 
-    Of stop strings that overlap in the text, the one named first applies, as in lm_eval.
+    If stop strings overlap in the text, the first in `stops` applies, as in lm_eval.
 
     >>> cut_at_stops("a\\nb.c", [".", "\\n"])
     'a'

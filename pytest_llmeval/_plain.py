@@ -1,6 +1,6 @@
-"""Plain data: values that may cross a process border or be written to a file, and the tools for such values.
+"""Plain data: values that can be sent to another process or written to a file, and functions for such values.
 
-JSON and hashes are those of lm-evaluation-harness: equal docs and prompts have equal hashes in both.
+JSON and hashes are those of lm-evaluation-harness, so that equal docs and prompts have equal hashes in both.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _AS_THEY_ARE = frozenset({bool, int, float, str, type(None)})
 
 
 def plain(value: Any) -> Any:
-    """Return a value as str, int, float, bool, None, lists and dicts: no numpy, no torch, no subclasses.
+    """Return a value as str, int, float, bool, None, lists and dicts, without numpy, torch or subclasses.
 
-    Raises TypeError for a value without such a form (sets, objects of other classes).
+    Raises TypeError for a value that has no such form, e.g. a set.
     """
     if type(value) in _AS_THEY_ARE:
         return value
@@ -55,10 +55,10 @@ Value = TypeVar("Value")
 
 
 class BoundedCache(Generic[Key, Value]):
-    """A cache that takes no more values once the sizes passed to `put` add up to `capacity`, in any unit.
+    """A cache that stores no more values once the sum of their sizes, in any unit, reaches `capacity`.
 
-    Every model is asked about the same docs in the same order. So the first values stay, and those that do not fit
-    are computed again each time: to drop the oldest would lose each value just before it is needed.
+    Every model answers the same docs in the same order. So the first values stay, and those that do not fit are
+    computed again each time: dropping the oldest value would lose each one just before it is needed.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -75,9 +75,9 @@ class BoundedCache(Generic[Key, Value]):
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """Return a value as JSON: Unicode as it is, NaN and infinities by name, other objects as number, list or text.
+    """Return a value as JSON: Unicode unescaped, NaN and infinities by name, other objects as number, list or text.
 
-    A lone surrogate has no UTF-8 form: a text that holds one is written with escapes.
+    A lone surrogate has no UTF-8 form: a value that contains one is written with escapes.
     """
     text = json.dumps(value, indent=indent, default=_without_json_form, ensure_ascii=False)
     try:
@@ -93,7 +93,7 @@ def hash_of(text: str) -> str:
 
 
 def listed(names: Iterable[object], most: int = 5, *, separator: str = ", ", noun: str = "") -> str:
-    """Return the first `most` names as one text, and the number of the others.
+    """Return the first `most` names and the number of the others, as one text.
 
     ::
 
@@ -110,7 +110,7 @@ def listed(names: Iterable[object], most: int = 5, *, separator: str = ", ", nou
 
 
 def did_you_mean(name: str, known: Iterable[str], *, otherwise: str = "", cutoff: float = 0.6) -> str:
-    """Return ``; did you mean 'close'?``, the end of a message about an unknown name, or `otherwise`.
+    """Return ``; did you mean 'close'?`` to end a message about an unknown name, or `otherwise` without a close name.
 
     The name itself is not suggested. `cutoff`: the least similarity of a close name, from 0 to 1 (see `difflib`).
     """
@@ -127,13 +127,13 @@ def version_of(package: str) -> str | None:
 
 
 def write_whole(path: Path, pieces: Iterable[str]) -> None:
-    """Write a text file in UTF-8, whole or not at all: no reader meets half of one.
+    """Write a text file in UTF-8 atomically, so that readers never see a part of it.
 
-    The pieces go to a file of another name in the same folder, which is made if need be, and which then takes the
-    name `path`. Raises OSError, and what iterating over the pieces raises.
+    The pieces are written to another file in the same folder, which is created if necessary; that file is then renamed
+    to `path`. Raises OSError, and the exceptions of iterating over the pieces.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Named by process, since two may write the same file; short, since the name of `path` may be as long as allowed.
+    # The name contains the process id, since two processes may write the same file, and is short: `path` may be long.
     part = path.with_name(f".writing-{os.getpid()}")
     try:
         with part.open("w", encoding="utf-8", newline="\n") as file:
@@ -144,13 +144,13 @@ def write_whole(path: Path, pieces: Iterable[str]) -> None:
 
 
 def texts(value: Any) -> Any:
-    """Return nested lists with every leaf as text, so that readers get columns of one type."""
+    """Return nested lists with each element as text, so that readers get columns of one type."""
     return [texts(item) for item in value] if isinstance(value, list | tuple) else str(value)
 
 
 def _without_json_form(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted(value, key=repr)
-    # A numpy scalar holds a number of Python.
+    # A numpy scalar becomes a Python number.
     number = value.item() if getattr(value, "ndim", None) == 0 else None
     return number if isinstance(number, bool | int | float) else str(value)

@@ -1,7 +1,7 @@
 """The results of docs and the summaries of tasks.
 
-These are plain values: they cross process borders (xdist) and are written to reports, so they hold str, int, float,
-bool, None, lists and dicts only, never a numpy or torch scalar.
+They are sent between processes (xdist) and written to reports, so they contain only str, int, float, bool, None, lists
+and dicts, never a numpy or torch scalar.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pytest_llmeval._task import Item
 
 
 def number_name(number: float) -> str:
-    """Return the name of a number that is not finite, as messages show it: NaN, inf or -inf."""
+    """Return the name of a number that is not finite, for messages: NaN, inf or -inf."""
     return "NaN" if math.isnan(number) else f"{number:g}"
 
 
@@ -33,7 +33,7 @@ def nonfinite_in(item: Item) -> str:
 class DocKey:
     """The identity of a doc across runs: a hash of its columns (`doc`), and one of all requests made for it (`prompt`).
 
-    `cluster`: the value that docs of a cluster share (a passage), where the task names the column.
+    `cluster`: the value that the docs of a cluster share, such as a passage, if the task names its column.
     """
 
     doc: str
@@ -45,9 +45,9 @@ class DocKey:
 class Pick:
     """The option that a model chose for a doc.
 
-    `index`: the chosen option, -1 where there is none (NaN). `gold`: the right options. `margin`: the difference in
-    log-probability to the second best option, infinite where only one option is possible. `margins`: by metric, for
-    those that choose by other values (``acc_norm``: log-probability per character), in the unit of these values.
+    `index`: the chosen option, -1 if there is none (NaN). `gold`: the right options. `margin`: the difference in
+    log-probability to the second best option, infinite if only one option is possible. `margins`: the margins of
+    metrics that choose by other values, in their unit (``acc_norm``: log-probability per character).
     """
 
     index: int
@@ -56,7 +56,7 @@ class Pick:
     margins: Mapping[str, float] = NOTHING
 
     def margin_by(self, metric: str) -> float | None:
-        """Return the margin by the values of a metric; None if it is not known."""
+        """Return the margin in the values by which a metric chooses; None if it is unknown."""
         return self.margin if metric == "acc" else self.margins.get(metric)
 
 
@@ -65,12 +65,12 @@ class DocResult:
     """The result of one doc.
 
     `scores[filter][metric]`: the doc's item for that metric. `correct`: the outcome of the doc's pytest item, which is
-    the first 0/1 metric of the first filter; None if the task has none. `nonfinite`: the model's answer where it is not
-    a usable number ("NaN"), else empty; such a doc is never right, and no gate passes with it. `truncated`: number of
-    requests whose context was cut. `cut_off`: number of generations that ended by length. `tied`: several choices have
-    the highest score, of which the first is taken. `sample`: the rows for `--llmeval-output`, if that is given.
-    `error`: the reason why the doc could not be evaluated; it then has no scores. `key` and `pick`: set where the
-    settings ask for keys, `pick` for multiple choice only.
+    the first 0/1 metric of the first filter; None if the task has none. `nonfinite`: the name of an answer that is not
+    a usable number ("NaN"), else empty; such a doc is never right, and no gate passes with it. `truncated`: the number
+    of requests whose context was cut. `cut_off`: the number of generations that ended by length. `tied`: several
+    choices have the highest score, and the first of them counts. `sample`: the rows for `--llmeval-output`.
+    `error`: the reason why the doc could not be evaluated; it then has no scores. `key` and `pick` are set if
+    `Settings.keep_keys` is, `pick` for multiple choice only.
     """
 
     doc: int
@@ -115,9 +115,9 @@ class DocResult:
 
 @dataclass(frozen=True, slots=True)
 class MetricValue:
-    """The value of a metric over docs. `stderr` is None where it is not defined (one doc, or no formula): shown as N/A.
+    """The value of a metric over docs. `stderr` is None, shown as N/A, if it is undefined (one doc, or no formula).
 
-    `why`: the cause of a value that is not finite, where that is known: "is NaN: doc[3] has NaN".
+    `why`: the cause of a value that is not finite, if known, e.g. "is NaN: doc[3] has NaN".
     """
 
     metric: str
@@ -130,7 +130,7 @@ class MetricValue:
 
     @property
     def key(self) -> str:
-        """The key of lm_eval, e.g. ``acc,none``."""
+        """The key in lm_eval's results, e.g. ``acc,none``."""
         return f"{self.metric},{self.filter}"
 
 
@@ -138,10 +138,10 @@ class MetricValue:
 class Summary:
     """The values of a task or group over `n` of its `n_total` docs.
 
-    `tasks`: the names of the leaf tasks of a group (empty for a task). `notes`: sentences for the reader, e.g. that
-    some contexts were truncated or that a metric is missing in some tasks of a group. `stopped_early`: the other docs
-    were not scored because all gates were proven. `nonfinite`: number of docs without a usable number from the model,
-    `nonfinite_values`: the answers there. `first_error`: name and reason of the first doc with an error.
+    `tasks`: the names of the tasks of a group at any depth (empty for a task). `notes`: sentences for the report, e.g.
+    that some contexts were truncated or that a metric is missing in some tasks of a group. `stopped_early`: the other
+    docs were not scored because all gates were proven. `nonfinite`: the number of docs whose answer is not a usable
+    number, `nonfinite_values`: these answers. `first_error`: name and reason of the first doc with an error.
     """
 
     name: str
@@ -163,10 +163,10 @@ class Summary:
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """The values by the key of lm_eval, and by the metric name alone where the metric has only one filter."""
+        """The values by lm_eval's key, and by the metric name alone if the metric has only one filter."""
         by_key = {value.key: value.value for value in self.values}
         return by_key | {v.metric: v.value for v in self.values if len(self.find(v.metric)) == 1}
 
     def find(self, metric: str, filter_name: str | None = None) -> tuple[MetricValue, ...]:
-        """Return all values of a metric, or the one of a filter."""
+        """Return the values of a metric: for all filters, or for one."""
         return tuple(v for v in self.values if v.metric == metric and (filter_name is None or v.filter == filter_name))

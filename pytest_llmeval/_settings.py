@@ -1,4 +1,4 @@
-"""The settings of a run as one frozen value that every room may read, and the types of the values that users write."""
+"""The settings of a run as one frozen value, and the types of the values that users write."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ FEWSHOT_SEED = 1234
 class Settings:
     """The settings of a run.
 
-    `limit`: a number of docs (int), or a share of each task's docs (float below 1). `sample_seed`: with a limit,
-    draw that many docs at random by this seed instead of the first ones. `num_fewshot`: None takes the task's own.
-    `gen_kwargs`: override a task's `generation_kwargs` key by key. `keep_keys`: results carry their doc's key and pick,
-    for a baseline. `identify`: models are asked for their fingerprint, which may read all their weights.
-    `early_stop`: docs run in the random order of `stop_seed`, as many as the gates need; gates without a confidence
-    of their own are proven at `stop_confidence`. `noise_docs`: number of docs per compared task to rescore with other
-    batch sizes, and in `noise_dtype` if that is set.
+    `limit`: a number of docs (int), or a share of each task's docs (float below 1). `sample_seed`: with a limit, the
+    seed for a random sample of docs instead of the first ones. `num_fewshot`: None means the task's value. `gen_kwargs`
+    override a task's `generation_kwargs` key by key. `keep_keys`: results contain their doc's key and pick, for a
+    baseline. `identify`: compute the fingerprints of models, which may read all their weights. `early_stop`: docs are
+    run in the random order of `stop_seed`, as many as the gates need; gates that set no confidence are proven at
+    `stop_confidence`. `noise_docs`: the number of docs per compared task to rescore in forward passes of other sizes,
+    and in `noise_dtype` if that is set.
     """
 
     data_dir: Path | None = None
@@ -62,8 +62,8 @@ T = TypeVar("T")
 class ValueType(Generic[T]):
     """A type of value that users give as a text, in an option, an ini key, or after ``key=``.
 
-    `expected` describes such texts in messages. `convert` returns the value of a text; it raises ValueError, KeyError
-    or SyntaxError for one of another type.
+    `expected` describes valid texts in messages. `convert` returns the value of a text; it raises ValueError, KeyError
+    or SyntaxError for an invalid one.
     """
 
     expected: str

@@ -1,7 +1,7 @@
 """The Jinja dialect of task files.
 
 As in lm-evaluation-harness, a trailing newline is kept, an undefined field is an error, and ``regex_replace`` is a
-filter. Unlike there, templates run in Jinja's sandbox, with limits on their computations and output.
+filter. In addition, templates run in Jinja's sandbox, with limits on their computations and output.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from pytest_llmeval._time_limit import TimeLimitError
 from pytest_llmeval._time_limit import limited
 
 
-#: Most characters that a template may write for one doc.
+#: The largest number of characters that a template may write for one doc.
 MAX_OUTPUT = 10_000_000
 
-#: Largest number of bits a power may have.
+#: The largest number of bits in the result of a power.
 MAX_BITS = 100_000
 
 
 class OutputLimitError(ValueError):
-    """A template computed or wrote more than any prompt needs."""
+    """A template exceeded the limits on computations or output, which no real prompt does."""
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """A sandboxed environment with limits where a short template can make a huge value."""
+    """A sandboxed environment that limits the operations by which a short template can create a huge value."""
 
     intercepted_binops = frozenset({"*", "**"})
 
@@ -53,7 +53,7 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     @staticmethod
     def concat(pieces: Iterable[str]) -> str:
-        """Join the output of a template, as Jinja asks for it; counts the characters, so that an endless loop ends."""
+        """Join the output of a template; characters are counted while it runs, so that an endless loop ends."""
         kept = []
         left = MAX_OUTPUT
         for piece in pieces:
@@ -65,7 +65,7 @@ class _Environment(ImmutableSandboxedEnvironment):
 
 
 class _TypedGenerator(NativeCodeGenerator):
-    """A code generator that keeps the value of an expression as it is and joins only the text around it."""
+    """A code generator that keeps the type of an expression and converts only the surrounding text."""
 
     def _output_child_to_const(self, node: nodes.Expr, frame: Any, finalize: Any) -> Any:
         if not isinstance(node, nodes.TemplateData):
@@ -74,7 +74,7 @@ class _TypedGenerator(NativeCodeGenerator):
 
 
 class _TypedEnvironment(_Environment):
-    """The same dialect, in which a template that outputs one value has the type of that value."""
+    """The same dialect, but a template that outputs a single value returns it with its type."""
 
     code_generator_class = _TypedGenerator
 
@@ -95,7 +95,7 @@ def _size(sequence: Any, times: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """A template ready to render. `slow`: it can run for long, so each call has a time limit, which costs 10 us."""
+    """A compiled template. `slow`: it may run for a long time, so each call has a time limit, which costs 10 us."""
 
     template: jinja2.Template
     fields: frozenset[str]
@@ -119,33 +119,33 @@ def _compile(template: str, typed: bool) -> _Compiled:
         slow = next(tree.find_all((nodes.For, nodes.Macro, nodes.Filter)), None) is not None
         return _Compiled(environment.from_string(template), frozenset(meta.find_undeclared_variables(tree)), slow)
 
-    # Jinja evaluates constant expressions already when it compiles.
+    # The limit applies here too, since Jinja evaluates constant expressions at compile time.
     return limited(build)
 
 
 def render(template: str, doc: Mapping[str, Any], *, place: str) -> str:
     """Return the text of a template for one doc.
 
-    Values of the doc are inserted as they are, never rendered a second time. Raises TemplateError, which starts
-    with `place` (task, key, file and line), for a syntax error, a field that the doc does not have, an
-    expression that fails, and a template that computes or writes without end.
+    Values of the doc are inserted unchanged, never rendered as templates. Raises TemplateError, whose message starts
+    with `place` (task, key, file and line), for a syntax error, a field that the doc does not have, an expression that
+    fails, and a template that exceeds its limits.
     """
     text: str = _run(_compiled(template, place), doc, place)
     return text
 
 
 def evaluate(template: str, doc: Mapping[str, Any], *, place: str) -> Any:
-    """Return the value of a template for one doc, with its type where it outputs one value.
+    """Return the value of a template for one doc, with its type if the template outputs a single value.
 
-    ``{{label}}`` of ``{"label": 1}`` is the number 1, ``{{t}}`` of ``{"t": "[1, 2]"}`` the text ``[1, 2]``,
-    ``{% set i = n - 1 %}{{options[i]}}`` whatever stands there; several values, or text around one, make a
-    text, the one that `render` gives. Raises TemplateError as `render` does.
+    ``{{label}}`` with ``{"label": 1}`` is the number 1, ``{{t}}`` with ``{"t": "[1, 2]"}`` is the text ``[1, 2]``, and
+    ``{% set i = n - 1 %}{{options[i]}}`` is the option, of any type. For several values, or text around a value, it is
+    the text that `render` returns. Raises TemplateError as `render` does.
     """
     return _run(_compiled(template, place, typed=True), doc, place)
 
 
 def fields(template: str, *, place: str) -> frozenset[str]:
-    """Return the names that a template takes from the doc. Raises TemplateError if it cannot be compiled."""
+    """Return the fields of a doc that a template uses. Raises TemplateError if it cannot be compiled."""
     return _compiled(template, place).fields
 
 

@@ -1,8 +1,8 @@
 """A time limit for the regular expressions and templates of task files.
 
-Patterns run in Python's own `re`, because scores must equal those of lm_eval, which uses it: the `regex` package,
-which has its own timeout, differs on ``\\w`` on 30,000 characters (हिन्दी is one word there and three
-here) and reads ``a{e}`` as a fuzzy match. `re` checks for signals while it backtracks, so a timer can stop it.
+Patterns run in Python's `re`, because scores must equal those of lm_eval, which uses it. The `regex` package has a
+timeout, but its ``\\w`` differs for 30,000 characters (हिन्दी is one word for `regex` and three for `re`), and it reads
+``a{e}`` as a fuzzy match. `re` checks for signals while it backtracks, so a timer can stop it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-#: Most processor time, in seconds, that one pattern or template may take on one doc.
+#: The limit on the processor time, in seconds, of one pattern or template on one doc.
 LIMIT_S = 5.0
 
 
 class TimeLimitError(ValueError):
-    """A computation was stopped because it took longer than `LIMIT_S`."""
+    """A computation was stopped because it took longer than its limit."""
 
 
 class _Expired(BaseException):
-    """Raised by the timer; derived from BaseException so that no `except Exception` on the way catches it."""
+    """Raised by the timer. It derives from BaseException, so that no `except Exception` in the call catches it."""
 
 
 def _expire(signum: int, frame: FrameType | None) -> NoReturn:
@@ -37,8 +37,8 @@ def _expire(signum: int, frame: FrameType | None) -> NoReturn:
 def limited(call: Callable[[], T], limit_s: float = LIMIT_S) -> T:
     """Return the value of `call()`. Raises TimeLimitError once it has used `limit_s` seconds of processor time.
 
-    The timer counts processor time (a paused or busy machine stops nothing) and leaves SIGALRM to timeout
-    plugins. Signals reach the main thread only: in other threads, and on Windows, there is no limit.
+    The timer counts processor time, so a paused or busy machine makes no difference, and does not use SIGALRM, which
+    timeout plugins need. Signals reach only the main thread: in other threads, and on Windows, there is no limit.
     """
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
         return call()
@@ -51,4 +51,4 @@ def limited(call: Callable[[], T], limit_s: float = LIMIT_S) -> T:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             signal.signal(signal.SIGVTALRM, previous or signal.SIG_DFL)
     except _Expired:
-        raise TimeLimitError(f"stopped after {limit_s:g} s of computing") from None
+        raise TimeLimitError(f"stopped after {limit_s:g} s of processor time") from None

@@ -193,7 +193,8 @@ def test_models_that_cannot_be_run_so_are_served_padded_and_say_why(name: str) -
     assert re.match(reason, engine.choice.refused[refused])
     slower = engine.choice.slower
     assert slower is not None
-    assert slower.endswith(f"for each of them: {refused} refused: {engine.choice.refused[refused]}")
+    each = "request" if refused == "tree" else "prompt"
+    assert slower.endswith(f"again for each {each}: {refused} refused: {engine.choice.refused[refused]}")
     assert EngineChoice(**engine.choice.facts) == engine.choice
 
 
