@@ -1,8 +1,8 @@
-"""Baselines: the answers of a model in one text file per task, meant to be committed and read in a diff.
+"""Baselines: the answers of a model in one text file per task, to be committed and read in a diff.
 
-A file begins with the settings that its answers depend on, one per line; then every doc has a line with its number,
-the hash of its columns, the hash of what was sent for it, the model's pick, the right one and the margin between the
-pick and the next (multiple choice), and its scores:
+A file begins with the settings that its answers depend on, one per line. Then every doc has a line with its number, the
+hash of its columns, the hash of its requests, the choice of the model, the right choice and the margin between the
+model's choice and the next one (multiple choice), and its scores:
 
     llmeval baseline, format 1
     digest: "mfrggzdfmztwq"
@@ -13,11 +13,11 @@ pick and the next (multiple choice), and its scores:
 
     0 kvzwylfo5a 4dq2bv B A 1.31/0.042 0 1
 
-The second margin is that of the choice by ``acc_norm``, in its own unit: log-probability per character.
+The second margin is that of the choice by ``acc_norm``, in log-probability per character.
 
-Docs of two runs pair by both hashes, never by their numbers, which are for the reader (``doc[0]``). The doc
-hash has 50 bits and the prompt hash 30: among 14,042 docs two different ones share a doc hash with probability 1e-7,
-and share both, which is what it takes to pair them wrongly, with 1e-16.
+Docs of two runs pair by both hashes, never by their numbers, which are for the reader (``doc[0]``). The doc hash has 50
+bits and the prompt hash 30: the probability that any two of 14,042 different docs share a doc hash is 1e-7, and that
+they share both hashes and pair wrongly 1e-16.
 """
 
 from __future__ import annotations

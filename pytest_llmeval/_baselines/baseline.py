@@ -1,6 +1,6 @@
-"""A baseline as a whole: a folder with a file for each task, which runs are compared with or written into.
+"""Baseline folders, with one file per task: reading them, comparing a run with them, and updating them.
 
-NAME is ``.llmeval/baselines/NAME`` under the root folder, PATH a folder anywhere.
+The baseline NAME is the folder ``.llmeval/baselines/NAME`` under pytest's root folder; PATH is any folder.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Task
 
 
-#: Under pytest's root folder.
+#: The folder of named baselines, relative to pytest's root folder.
 HOME = Path(".llmeval", "baselines")
 
-#: The packages whose versions a header tells.
+#: The packages whose versions a header states.
 PACKAGES = ("pytest-llmeval-harness", "torch", "transformers")
 
 _SUFFIX = ".txt"
 
 
 class Baseline:
-    """The baseline in a folder, for runs under `settings`. `name` is what the user called it."""
+    """The baseline in a folder, for runs under `settings`. `name` is the name or path that the user gave."""
 
     def __init__(self, name: str, path: Path, settings: Settings) -> None:
         self.name = name
@@ -58,7 +58,7 @@ class Baseline:
 
     @classmethod
     def named(cls, text: str, root: Path, base: Path, settings: Settings) -> Baseline:
-        """Return the baseline of NAME-or-PATH. A text with a slash, ``.`` and ``..`` are paths, relative to `base`."""
+        """Return the baseline of a name or path. ``.``, ``..`` and texts with a slash are paths, relative to `base`."""
         if set(text) & {"/", os.sep} or text.strip(".") == "" or Path(text).is_absolute():
             return cls(text, base / Path(text).expanduser(), settings)
         return cls(text, root / HOME / text, settings)
@@ -78,7 +78,7 @@ class Baseline:
         raise SettingError(f"{origin}: {problem}; --llmeval-update-baseline writes one")
 
     def check_writable(self, origin: str) -> None:
-        """Raise SettingError if files cannot be written to the folder; nothing is made yet."""
+        """Raise SettingError if files cannot be written to the folder, which is not created here."""
         near = next(path for path in (self.path, *self.path.parents) if path.exists())
         if not near.is_dir():
             raise SettingError(f"{origin}: {self.name!r} cannot be written: {near} is not a folder")
@@ -90,7 +90,7 @@ class Baseline:
         return iter(sorted(self.path.glob(f"*{_SUFFIX}")))
 
     def path_of(self, task: str) -> Path:
-        """Return the file of a task. Names of tasks may hold slashes and colons, file names cannot."""
+        """Return the path of a task's file. Characters that file names cannot contain are quoted as in URLs."""
         return self.path / f"{quote(task, safe=' ,+@()[]=')}{_SUFFIX}"
 
     def read(self, task: str) -> Record | None:
@@ -108,7 +108,7 @@ class Baseline:
         return record
 
     def write(self, record: Record) -> Path:
-        """Write a task's file, whole or not at all. Raises SettingError."""
+        """Write a task's file atomically and return its path. Raises SettingError if it cannot be written."""
         path = self.path_of(record.header.task)
         try:
             write_whole(path, [record_text(record)])
@@ -117,13 +117,13 @@ class Baseline:
         return path
 
     def compare(self, task: Task, results: Sequence[DocResult]) -> Comparison:
-        """Return a task's results beside the baseline, without docs in error, which have no score to compare."""
+        """Return the comparison of a task's results with the baseline, without docs in error, which have no score."""
         now = header_of(task, self.settings)
         try:
             record = self.read(task.name)
         except BaselineError as error:
             return Comparison(now, problem=str(error))
-        # Docs under other settings are not to be compared, not even counted.
+        # Docs under other settings are neither compared nor counted.
         if record is None or differing_settings(record.header, now):
             return Comparison(now, record)
         entries = [entry_of(result) for result in results if result.error is None]
@@ -132,14 +132,14 @@ class Baseline:
     def update(
         self, task: Task, results: Sequence[DocResult], summary: Summary, model: str, facts: Mapping[str, Any]
     ) -> Update:
-        """Write the results of a task, in doc order; `facts` is what the model says of itself (`LM.describe`).
+        """Write the `results` of a task, in doc order, and return the update; `facts` are those of `LM.describe`.
 
         Raises SettingError if the file cannot be written, and BaselineError as `updated` does.
         """
         try:
             old = self.read(task.name)
         except BaselineError:
-            # A whole run replaces a file whatever is in it.
+            # A run of all docs replaces even a file that cannot be read.
             if len(results) < summary.n_total:
                 raise
             old = None
@@ -152,7 +152,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A task's new baseline: `run` docs were run, `kept` stay as they were, `changed` have other scores than before.
+    """A task's new baseline, with the numbers of docs that were `run`, `kept` from before, and `changed` in score.
 
     `is_new`: the task had no baseline before.
     """
@@ -168,7 +168,7 @@ class Update:
         facts += [f"{self.kept:,} kept"] if self.kept else []
         facts += [] if self.is_new else [f"{self.changed:,} with other scores"]
         models = len(self.record.header.models)
-        return ", ".join(facts) + (f"; it now holds answers of {models} models" if models > 1 else "")
+        return ", ".join(facts) + (f"; it now contains answers of {models} models" if models > 1 else "")
 
 
 def updated(
@@ -180,7 +180,7 @@ def updated(
     summary: Summary,
     model: Mapping[str, Any],
 ) -> Update:
-    """Return the baseline of a task after a run: a new one, or the old one with a part of its docs replaced.
+    """Return the update of a task's baseline by a run: a new record, or the old one with a part of its docs replaced.
 
     `results` are in doc order, `model` is the entry of the header's `models`. Raises BaselineError for docs that
     cannot be in a baseline (errors, NaN), and if the docs that were not run were answered under other settings, or to
@@ -196,14 +196,14 @@ def updated(
                 differing.append(f"its {name} are not those of the task now")
         if differing:
             raise BaselineError(
-                path, f"not updated: {'; '.join(differing)}; that is for all docs, so update by a run of all docs"
+                path, f"not updated: {'; '.join(differing)}; this affects all docs, so update with a run of all docs"
             )
         entries = replaced(old.entries, now)
         if len(entries) > len(now) and (changed := pair(old.entries, now).changed):
             raise BaselineError(
                 path,
                 f"not updated: the prompt of {docs_named(changed)} changed; the docs that were not run would keep the "
-                "old prompt, so update by a run of all docs",
+                "old prompt, so update with a run of all docs",
             )
         models = [*old.header.models, *([model] if model not in old.header.models else [])]
         as_results = [entry.as_result([spec.name for spec in task.filters]) for entry in entries]
@@ -231,11 +231,11 @@ def _check_docs(path: Path, results: Sequence[DocResult], summary: Summary) -> N
         broken = [result for result in results if result.doc in odd]
     if broken:
         raise BaselineError(
-            path, f"not written: {docs_named(broken)} {what}; a baseline holds usable answers only{reason}"
+            path, f"not written: {docs_named(broken)} {what}; a baseline contains only usable answers{reason}"
         )
 
 
 def _not_finite(result: DocResult) -> str:
-    """Return what a model or a score gives for a doc instead of a finite number; empty if all are finite."""
+    """Return the name of a number of a doc that is not finite, such as NaN; empty if all are finite."""
     items = (item for metrics in result.scores.values() for item in metrics.values())
     return result.nonfinite or next(filter(None, map(nonfinite_in, items)), "")

@@ -1,4 +1,4 @@
-"""A task's run beside its baseline: which docs pair, and what prevents a comparison."""
+"""The comparison of a task's run with its baseline: the pairs of docs, and the reasons against comparing them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from pytest_llmeval._plain import listed
 class Pairing:
     """The docs of a baseline and of a run, paired.
 
-    `pairs` are (before, now) in the order of the run's docs. Of the docs of the run without a partner, `changed` are
-    those whose columns are in the baseline with another prompt, `unknown` those that are not in it; `unused` are the
-    docs of the baseline without a partner.
+    `pairs` are (before, now) in the order of the run's docs. `changed` are docs of the run whose columns are in the
+    baseline with another prompt, `unknown` docs of the run that are not in the baseline, and `unused` docs of the
+    baseline without a partner.
     """
 
     pairs: Sequence[tuple[Entry, Entry]] = ()
@@ -33,10 +33,10 @@ class Pairing:
 
 
 def pair(before: Iterable[Entry], now: Sequence[Entry]) -> Pairing:
-    """Pair docs by the hashes of columns and prompt.
+    """Return the docs paired by the hashes of columns and prompt.
 
-    Copies of a doc in one data set have equal hashes: first those with the same number are paired, then the first
-    with the first, and so on.
+    Copies of a doc in one data set have equal hashes: those with the same number are paired first, then the others in
+    order.
     """
     unpaired = _Unpaired(before)
     partners = unpaired.take(now, lambda entry: (entry.key.doc, entry.key.prompt))
@@ -51,20 +51,20 @@ def pair(before: Iterable[Entry], now: Sequence[Entry]) -> Pairing:
 
 
 def replaced(before: Iterable[Entry], now: Sequence[Entry]) -> list[Entry]:
-    """Return the entries of a baseline after a part of its docs was run again, whatever their prompts are now."""
+    """Return the entries of a baseline with those of docs that were run again replaced, also if prompts changed."""
     unpaired = _Unpaired(before)
     unpaired.take(now, lambda entry: entry.key.doc)
     return sorted([*unpaired.entries(), *now], key=lambda entry: entry.doc)
 
 
 class _Unpaired:
-    """Entries of a baseline that have no partner yet."""
+    """The entries of a baseline that have no partner yet."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._entries = dict(enumerate(entries))
 
     def take(self, wanted: Sequence[Entry], key: Callable[[Entry], Any]) -> list[Entry | None]:
-        """Remove and return the partner of each wanted entry, one of the same key; None for an entry without one."""
+        """Remove and return an entry of the same key for each wanted entry; None if there is none."""
         by_key: dict[Any, list[int]] = {}
         for place, entry in self._entries.items():
             by_key.setdefault(key(entry), []).append(place)
@@ -85,7 +85,7 @@ class _Unpaired:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One task of a run beside its baseline.
+    """One task of a run and its baseline.
 
     `record` is None if the task has no baseline, or if its file cannot be read: `problem` then gives the reason.
     """
@@ -96,9 +96,9 @@ class Comparison:
     problem: str | None = None
 
     def problems(self, *, whole: bool, ignore_unpaired: bool) -> list[str]:
-        """Return why docs cannot be compared, in words. `whole`: the run holds all docs of the data set."""
+        """Return the reasons why docs cannot be compared. `whole`: the run has all docs of the data set."""
         if self.record is None:
-            return [self.problem or f"it has nothing of task {self.now.task}"]
+            return [self.problem or f"it has no task {self.now.task}"]
         if differing := differing_settings(self.record.header, self.now):
             return differing
         pairing = self.pairing
@@ -114,9 +114,9 @@ class Comparison:
         return found
 
     def column_problems(self, metric: str, filter_name: str) -> list[str]:
-        """Return why docs cannot be compared by one metric under one filter, in words.
+        """Return the reasons why docs cannot be compared by one metric under one filter.
 
-        A metric that neither header lists is one that a function of the task names.
+        A metric that neither header lists is named by a function of the task.
         """
         if self.record is None:
             return []
@@ -142,11 +142,11 @@ class Comparison:
 
 
 def differing_settings(before: Header, now: Header) -> list[str]:
-    """Return the settings that differ, in words: ``num_fewshot was 5 and is 0``. Docs are then not to be compared."""
+    """Return the settings that differ, in words: ``num_fewshot was 5 and is 0``."""
     differing = []
-    # A setting that one side alone has depends on another one, which then differs: no seed without examples.
+    # A setting that only one side has depends on another one that differs: there is no seed without examples.
     for name in [name for name in before.settings if name in now.settings]:
-        # Through JSON, as the file has it: tuples and lists are equal there.
+        # Compared as JSON, as in the file, where tuples and lists are equal.
         old, new = (json.loads(json.dumps(header.settings[name])) for header in (before, now))
         if old != new:
             differing.append(f"{name} was {canonical_json(old)} and is {canonical_json(new)}")

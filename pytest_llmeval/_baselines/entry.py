@@ -1,4 +1,4 @@
-"""One doc of a baseline: the hashes it is recognized by, its scores and its line in the file."""
+"""The entry of one doc in a baseline: the hashes that identify it, its scores, and its line in the file."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from pytest_llmeval._task import DocData
 from pytest_llmeval._task import Task
 
 
-#: Base-32 characters of 5 bits each; the docstring of this package says why these numbers suffice.
+#: Numbers of base-32 characters of 5 bits each; the docstring of this package explains why they suffice.
 DOC_CHARS, PROMPT_CHARS, CLUSTER_CHARS, DIGEST_CHARS = 10, 6, 10, 13
 
-#: The text of a value that is missing: a doc without this score, or without a pick.
+#: The text of a missing value: a doc without this score, or without a choice.
 NONE = "-"
 
-#: Digits of a score that is not a whole number, and of a margin. Runs are compared after the same rounding.
+#: Significant digits of scores that are not whole numbers, and of margins. Both sides are compared after rounding.
 SCORE_DIGITS, MARGIN_DIGITS = 7, 3
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-#: Longer lists are not kept: [gold, pick], [loglikelihood, words] and the probabilities of ten choices are.
+#: Longer lists are not stored; [gold, pick], [loglikelihood, words] and the probabilities of ten choices are.
 _MOST_NUMBERS = 10
 
 
 def doc_key(task: Task, index: int, data: DocData, sent: Sequence[Sequence[Any]]) -> DocKey:
-    """Return the key of one doc. `sent` are the texts of its distinct requests, without generation settings.
+    """Return the key of one doc. `sent` holds the texts of its distinct requests, without generation settings.
 
     Raises DataError if the doc lacks the column that names the task's clusters.
     """
@@ -65,7 +65,7 @@ def _canonical(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The kept values of one doc: `scores` by ``metric,filter``, each a number, numbers, or [label, numbers].
+    """The stored values of one doc: `scores` by ``metric,filter``, each a number, numbers, or [label, numbers].
 
     `doc` is the doc's number in the run that wrote the entry.
     """
@@ -76,7 +76,7 @@ class Entry:
     pick: Pick | None = None
 
     def as_result(self, filters: Sequence[str]) -> DocResult:
-        """Return the entry as the result of a run, to be summed up like one."""
+        """Return the entry as a result, which can be summarized like those of a run."""
         scores: dict[str, dict[str, Any]] = {name: {} for name in filters}
         for column, item in self.scores.items():
             metric, _, filter_name = column.rpartition(",")
@@ -94,7 +94,7 @@ def docs_named(docs: Sequence[Entry] | Sequence[DocResult]) -> str:
 def entry_of(result: DocResult) -> Entry:
     """Return the entry of a result that has a key and no error, rounded as it is written.
 
-    Scores of another kind (texts) and long lists are left out.
+    Scores that are texts or long lists are left out.
     """
     if result.key is None:
         raise ValueError(f"doc {result.doc} has no key")
@@ -116,7 +116,7 @@ def _rounded(margin: float) -> float:
 
 
 def entry_line(entry: Entry, columns: Sequence[str], margins: Sequence[str] = ()) -> str:
-    """Return the line of a doc: `columns` are those of scores in order, `margins` metrics with margins of their own."""
+    """Return the line of a doc; `columns` are the names of scores, `margins` the metrics with separate margins."""
     pick, gold, margin = [NONE] * 3
     if entry.pick is not None:
         pick, gold = _letter(entry.pick.index), "".join(map(_letter, entry.pick.gold)) or NONE
@@ -127,7 +127,7 @@ def entry_line(entry: Entry, columns: Sequence[str], margins: Sequence[str] = ()
 
 
 def read_entry(line: str, columns: Sequence[str], margins: Sequence[str] = ()) -> Entry:
-    """Return the entry of a line. Raises ValueError, whose message says what is wrong with the line."""
+    """Return the entry of a line. Raises ValueError for a line that is not valid, with the reason."""
     parts = line.split(" ")
     if len(parts) != 6 + len(columns):
         raise ValueError(f"expected {6 + len(columns)} fields, found {len(parts)}")
@@ -146,13 +146,13 @@ def read_entry(line: str, columns: Sequence[str], margins: Sequence[str] = ()) -
 
 
 def write_item(item: Any) -> str | None:
-    """Return a score as text; None for one that is not kept.
+    """Return a score as text; None for a score that is not stored.
 
     >>> write_item(1.0), write_item(-12.345678901), write_item([-20.5, 7]), write_item([1, [0.25, 0.75]])
     ('1', '-12.34568', '-20.5/7', '1:0.25/0.75')
     """
     if isinstance(item, bool | int | float):
-        # Whole or not is decided after rounding: 9999999.5 is written, and read back, as a whole number.
+        # Rounded before the test for a whole number: 9999999.5 is written, and read back, as one.
         number = float(item) if float(item).is_integer() else float(f"{item:.{SCORE_DIGITS}g}")
         return str(int(number)) if number.is_integer() and abs(number) < 1e15 else f"{number:.{SCORE_DIGITS}g}"
     if not isinstance(item, list | tuple) or not 1 < len(item) <= _MOST_NUMBERS:

@@ -1,4 +1,4 @@
-"""The baseline of one task and its text: written the same way every time, read back only if nothing changed it."""
+"""The baseline of one task and its file text, which is deterministic and protected by a digest."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _FIXED_COLUMNS = ("doc", "hash", "prompt", "pick", "gold")
 class Header:
     """The head of a baseline file.
 
-    Docs are compared only if `settings` are equal, and so are the entries of `filters` and `metrics` for the filter and
-    the metric in question. `models` are those that answered (one, unless parts were updated since), `versions` the
-    packages installed then; both are for the reader. `values` are the task's numbers by ``metric,filter``, over `docs`
-    of `docs_total` docs.
+    Docs are compared only if `settings` are equal, and also the entries of `filters` and `metrics` for the filter and
+    metric of a gate. `models` are the models that answered (one, unless parts were updated later), `versions` the
+    packages installed then; both are for the reader. `values` are the values of the task by ``metric,filter``, over
+    `docs` of `docs_total` docs.
     """
 
     task: str
@@ -56,9 +56,9 @@ class Header:
 
 
 def header_of(task: Task, settings: Settings) -> Header:
-    """Return the part of a task's header that is known before any model answers."""
+    """Return the header of a task without the parts that depend on a model's answers."""
     shots = num_fewshot(task, settings)
-    # All that changes prompts or answers, by the names that users know.
+    # All settings that change prompts or answers, under the names that users know.
     used: dict[str, Any] = {
         "version": task.version,
         "dataset": [task.dataset_path, task.dataset_name],
@@ -100,7 +100,7 @@ class Record:
 
 
 def record_text(record: Record) -> str:
-    """Return the file of a record. Equal records have equal texts."""
+    """Return the file text of a record. Equal records have equal texts."""
     columns = list(dict.fromkeys(column for entry in record.entries for column in entry.scores))
     picks = [entry.pick for entry in record.entries if entry.pick is not None]
     margins = list(dict.fromkeys(metric for pick in picks for metric in pick.margins))
@@ -111,7 +111,7 @@ def record_text(record: Record) -> str:
 def read_record(text: str, path: Path) -> Record:
     """Return the record of a file's text.
 
-    Raises BaselineError for a file of another format, and for one that is not as it was written.
+    Raises BaselineError for a file of another format, and for a file that was changed after it was written.
     """
     first, _, rest = text.partition("\n")
     number = first.removeprefix(_FIRST)
@@ -133,7 +133,7 @@ def read_record(text: str, path: Path) -> Record:
 
 
 def _first_fault(digest: str, body: str) -> str:
-    """Return what is wrong with a file whose digest does not fit: the first line that cannot be read, if any."""
+    """Return the message for a file whose digest does not match, with the first line that cannot be read, if any."""
     why = ""
     if not digest.startswith("digest: "):
         why = f" (found {digest!r:.60})"
@@ -176,7 +176,7 @@ def _read_body(body: str) -> Record:
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from None
     if len(entries) != header.docs:
-        raise ValueError(f"{header.docs} docs are announced and {len(entries)} found")
+        raise ValueError(f"expected {header.docs} docs, found {len(entries)}")
     return Record(header, entries)
 
 

@@ -1,28 +1,28 @@
-"""Gates as written: what a task or a group must reach, read from task files, ini lines and options.
+"""Gates: the conditions on metrics of tasks and groups, read from task files, ini lines and options.
 
     acc >= 0.35                             floor
     perplexity <= 20                        ceiling
     acc >= 0.35 @ 0.95                      decided at that confidence: passed, failed or inconclusive
-    acc >= 0.35 @ 0.95 dataset              the same, asking only what the whole data set would show
-    acc >= baseline - 0.02                  at most so much lower than in the baseline
-    acc >= baseline - 5% @ 0.95             by a share of the baseline's value, and with confidence
+    acc >= 0.35 @ 0.95 dataset              the same for the value over the whole data set
+    acc >= baseline - 0.02                  at most 0.02 lower than in the baseline
+    acc >= baseline - 5% @ 0.95             at most 5 % of the baseline's value lower, with a confidence
     acc > baseline                          an improvement
-    perplexity <= baseline + 5%             at most so much higher
+    perplexity <= baseline + 5%             at most 5 % higher
     acc stays right                         no doc that was right in the baseline is wrong now
     acc stays right on 3, 17                these docs are right
     exact_match,strict-match >= 0.1         of one filter
     acc >= 0.35 as floor                    its item is called gate[floor]
     {metric: acc, min: 0.35, max: 0.99}     the same as a mapping, here with two bounds
     {metric: acc, max_drop: 0.01, confidence: 0.95, scope: dataset}
-    {metric: perplexity, max_rise: "5%"}    what is lost of a metric that should be low is a rise
-    {metric: acc, min_gain: 0.01}           better by that much, whichever way is better
+    {metric: perplexity, max_rise: "5%"}    for a metric that should be low
+    {metric: acc, min_gain: 0.01}           better by at least 0.01, in the direction of the metric
     {metric: acc, must_stay_right: all}     or [3, 17]
     mmlu.acc >= 0.25                        a rule (ini, option): the gate of a task or group
     tag:stem.acc >= 0.3                     a rule for every task with that tag
     mmlu_*.acc >= baseline - 0.02 @ 0.95    a rule for every name that matches: these gates are a family
 
-Judging is done in `_verdicts`. Every error names the place (file and line, or setting), the entry as written, and
-the mend.
+Gates are judged in `_verdicts`. Every error names the place (file and line, or setting), the entry as written, and
+the remedy.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ __all__ = [
 
 
 def gates_for(owner: Task | Group, rules: Iterable[Rule] = (), leaves: Sequence[Task] = ()) -> tuple[Gate, ...]:
-    """Return the gates of a task or group, from its file and from rules, checked, each with its id.
+    """Return the gates of a task or group, from its file and from rules, checked and with their ids.
 
-    `leaves` are the leaf tasks of a group. Raises TaskFileError or SettingError for a gate that is not valid for this
-    task or group, and where two gates would have one id.
+    `leaves` are the tasks of a group at any depth. Raises TaskFileError or SettingError for a gate that is not valid
+    for this task or group, and if two gates would have the same id.
     """
     written = [parse_gate(entry, path=owner.path, line=line) for entry, line in owner.gates]
     gates = [*written, *(rule.as_gate() for rule in rules if is_meant(rule, owner, leaves))]

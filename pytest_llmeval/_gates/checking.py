@@ -19,24 +19,24 @@ from pytest_llmeval._task import Task
 def is_meant(rule: Rule, owner: Task | Group, leaves: Sequence[Task] = ()) -> bool:
     """Return True if the gate of a rule applies to a task or group.
 
-    A rule that names it applies. A glob or tag may select tasks of all kinds, and applies to those with its metric and
-    filter.
+    A rule that names the task or group applies. A glob or tag applies to those selected tasks and groups that have its
+    metric and filter.
     """
     gate = rule.gate
     if rule.selector == owner.name or not rule.selects(owner):
         return rule.selector == owner.name
     listed, filters = metric_names(owner), filter_names(owner, leaves, gate.metric)
-    # Metrics that `process_results` returns and its task does not list are known only after it ran.
+    # Metrics that `process_results` returns but the task does not list are known only after it ran.
     silent = isinstance(owner, Task) and owner.process_results is not None and bool(listed)
     has = gate.metric in listed if silent else _has(gate.metric, owner)
     return has and (gate.filter is None or not filters or gate.filter in filters)
 
 
 def check_gate(gate: Gate, owner: Task | Group, leaves: Sequence[Task] = ()) -> None:
-    """Raise unless the metric and filter exist, the filter is unambiguous, and the bounds can be met.
+    """Raise TaskFileError or SettingError unless the metric, filter, bounds and confidence of a gate are valid.
 
-    Where functions of the task name its metrics (`process_results`, a ``!function`` metric), these are known only
-    after docs were scored: a gate on a metric that never occurs then fails.
+    If functions of the task name its metrics (`process_results`, a ``!function`` metric), the names are known only
+    after docs were scored, and a gate on a metric that never occurs fails then.
     """
     what = name_of_owner(owner)
     if not _has(gate.metric, owner):
@@ -60,7 +60,7 @@ def check_gate(gate: Gate, owner: Task | Group, leaves: Sequence[Task] = ()) -> 
 
 
 def directed(gate: Gate, owner: Task | Group, leaves: Sequence[Task] = ()) -> Gate:
-    """Return the gate with `min_gain` as a bound: below the baseline for a metric that should be low."""
+    """Return the gate with the direction of `min_gain` resolved: below the baseline for a metric that should be low."""
     change = gate.change
     if change is None or change.word != "min_gain" or higher_is_better(gate.metric, owner, leaves) is not False:
         return gate
@@ -101,7 +101,7 @@ def metric_names(owner: Task | Group) -> tuple[str, ...]:
 
 
 def filter_names(owner: Task | Group, leaves: Sequence[Task] = (), metric: str | None = None) -> tuple[str, ...]:
-    """Return the filters of a metric, or of all metrics; of a group those that it aggregates."""
+    """Return the filters of a metric, or of all metrics; for a group those that it aggregates."""
     if isinstance(owner, Task):
         return tuple(spec.name for spec in owner.filters)
     return tuple(dict.fromkeys(_group_filters(owner, leaves, metric)))
@@ -147,18 +147,18 @@ def _check_direction(gate: Gate, owner: Task | Group, leaves: Sequence[Task]) ->
     if change is None or change.word == "min_gain":
         if higher is None:
             raise gate.place.error(
-                f"which way {gate.metric} is better is not known: set higher_is_better, or write "
+                f"the direction in which {gate.metric} is better is unknown: set higher_is_better, or write "
                 f"'{gate.metric} >= baseline + ...' or '<= baseline - ...'"
             )
         return
     if higher is not None and higher is not change.operator.startswith(">"):
         better, mend = ("higher", "max_drop or >= baseline") if higher else ("lower", "max_rise or <= baseline")
         written = change.word or f"{change.operator} baseline"
-        raise gate.place.error(f"{gate.metric} is better when {better}, so {written} holds no loss: write {mend}")
+        raise gate.place.error(f"{gate.metric} is better when {better}, so {written} limits no loss: write {mend}")
 
 
 def _check_confidence(gate: Gate, owner: Task | Group, leaves: Sequence[Task]) -> None:
-    """Raise unless the metric has bounds: it is a mean over docs, or a mean of such means."""
+    """Raise unless the metric has bounds at a confidence: it must be a mean over docs, or a mean of such means."""
     if isinstance(owner, Task):
         known = [name for name in metric_names(owner) if _is_mean(name, owner, leaves)]
     else:
@@ -166,7 +166,7 @@ def _check_confidence(gate: Gate, owner: Task | Group, leaves: Sequence[Task]) -
     named = gate.metric in metric_names(owner)
     if gate.metric in known or not named:
         return
-    why = "no mean over docs" if isinstance(owner, Task) else "no mean over the docs of its tasks"
+    why = "not a mean over docs" if isinstance(owner, Task) else "not a mean over the docs of its tasks"
     taking = ", ".join(dict.fromkeys(known)) or "none here"
     raise gate.place.error(
         f"{gate.metric} is {why}, so there are no bounds at a confidence (metrics that have them: {taking}); omit "
@@ -175,7 +175,7 @@ def _check_confidence(gate: Gate, owner: Task | Group, leaves: Sequence[Task]) -
 
 
 def _is_mean(name: str, owner: Task | Group, leaves: Sequence[Task]) -> bool:
-    """Return True if the value is a mean over docs; of one task also the exponential of a mean, such as perplexity."""
+    """Return True if the value is a mean over docs or, for a task, the exponential of a mean, such as perplexity."""
     means = [metric.aggregation.doc_mean for _, metric in _meant(name, owner, leaves)]
     return all(mean is not None and (isinstance(owner, Task) or not mean.log) for mean in means)
 
@@ -183,9 +183,9 @@ def _is_mean(name: str, owner: Task | Group, leaves: Sequence[Task]) -> bool:
 def _check_right_or_wrong(gate: Gate, owner: Task | Group, leaves: Sequence[Task]) -> None:
     numbers = [metric for _, metric in _meant(gate.metric, owner, leaves) if metric.kind not in ("right", "any")]
     if numbers:
-        raise gate.place.error(f"{gate.metric} does not say of a doc that it is right or wrong")
+        raise gate.place.error(f"{gate.metric} does not show whether a doc is right or wrong")
     if isinstance(owner, Group) and gate.must_stay_right != "all":
-        raise gate.place.error("doc numbers are those of one task: write the gate in its file, or say all")
+        raise gate.place.error("doc numbers belong to one task: write the gate in its task file, or write all")
 
 
 def _id(gate: Gate, *, several_filters: bool) -> str:

@@ -1,4 +1,4 @@
-"""The values: a gate, its bounds, the place where it was written, and a rule that hands it out."""
+"""Gates as values: a gate, its bounds, the place where it was written, and rules that apply it to tasks."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from pytest_llmeval._task import Task
 
 Operator: TypeAlias = Literal[">=", ">", "<=", "<"]
 
-#: The population of a confidence: questions like these, or the docs of this data set.
+#: The subject of a confidence: the population that the docs are drawn from, or the docs of this data set.
 Scope: TypeAlias = Literal["population", "dataset"]
 
-#: The key under which a comparison was written; "" where it was spelled out, ``acc >= baseline - 0.02``.
+#: The key under which a comparison was written; "" for a comparison written as a text, ``acc >= baseline - 0.02``.
 Word: TypeAlias = Literal["", "max_drop", "max_rise", "min_gain"]
 
 
@@ -36,7 +36,7 @@ class Place:
     origin: str = "ini llmeval_gates"
 
     def error(self, message: str) -> LLMEvalError:
-        """Return the error to raise about this gate: of the task file, or of the setting."""
+        """Return the error to raise about this gate: a TaskFileError, or a SettingError."""
         if self.path is None:
             return SettingError(f"{self.origin}: {self.text!r}: {message}")
         return TaskFileError(self.path, f"{self.text!r}: {message}", line=self.line, key="metadata.gates")
@@ -44,7 +44,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One comparison: the observed value must stand in `operator` to `value`, which is finite."""
+    """The condition ``observed <operator> value``; `value` is finite."""
 
     operator: Operator
     value: float
@@ -52,10 +52,10 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A comparison: the value must stand in `operator` to the baseline's value plus `offset`.
+    """The condition ``now <operator> baseline + offset``.
 
     `offset` is exactly the decimal that was written, below 0 for an allowed loss of a metric that should be high.
-    `relative`: a share of the baseline's value instead, 1/20 for ``5%``.
+    `relative`: it is a share of the baseline's value, 1/20 for ``5%``.
     """
 
     operator: Operator
@@ -75,8 +75,8 @@ class Gate:
 
     `filter` None means the only filter that the metric has. `must_stay_right` holds the docs, by number or all of
     them, that must not become wrong. `confidence` None: the observed value decides; `written` is the confidence that
-    the user wrote where a part of its error was spent before. `name` is given by the user. `id` stands in the brackets
-    of the item's name, and `family` is equal for the gates of one rule; `gates_for` sets both.
+    the user wrote, if a part of its error was spent on early looks. `name` is given by the user. `id` is the text in
+    the brackets of the item's name, and `family` is equal for the gates of one rule; `gates_for` sets both.
     """
 
     metric: str
@@ -105,13 +105,13 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A gate for whatever `selector` selects: a name or glob of tasks and groups, or ``tag:`` and a tag."""
+    """A gate and the `selector` of its tasks and groups: a name or glob, or ``tag:`` and a tag."""
 
     selector: str
     gate: Gate
 
     def as_gate(self) -> Gate:
-        """Return the gate for one of the tasks; with a confidence, the gates of all of them are one family."""
+        """Return the gate for one selected task or group; with a confidence, all gates of the rule are one family."""
         family = "" if self.gate.confidence is None else f"{self.gate.place.origin}: {self.gate.place.text}"
         return replace(self.gate, family=family)
 

@@ -1,4 +1,4 @@
-"""Between which numbers a metric's value lies, and gates whose bounds lie beyond: these are met always or never."""
+"""Checks of gates against the range of a metric: a bound outside of it would hold always or never."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pytest_llmeval._task import Task
 
 
 def check_range(gate: Gate, meant: Sequence[tuple[Task, Metric]]) -> None:
-    """Raise unless the gate's bounds and differences can be met and missed. `meant`: its metric in each task.
+    """Raise if a gate's bounds or differences hold always or never. `meant`: its metric in each task.
 
-    Where one task does not tell between which numbers its value lies, nothing is known of the gate's.
+    If the range of one task is unknown, nothing is checked.
     """
     ranges = [ends for _, metric in meant if (ends := _range_of(metric)) is not None]
     if not ranges or len(ranges) < len(meant):
@@ -28,7 +28,7 @@ def check_range(gate: Gate, meant: Sequence[tuple[Task, Metric]]) -> None:
 
 
 def _range_of(metric: Metric) -> tuple[float, float] | None:
-    """Return the range of a metric's value; None if neither the metric nor the task's `metadata.ranges` says it."""
+    """Return the range of a metric's value; None if neither the metric nor the task's `metadata.ranges` states it."""
     if metric.aggregation.owned:
         return None
     if metric.kind == "right" or metric.pass_at:
@@ -56,7 +56,7 @@ def _check_bound(gate: Gate, bound: Bound, low: float, high: float) -> None:
 def _check_difference(gate: Gate, change: Change, low: float, high: float) -> None:
     size = float(abs(change.offset))
     if change.relative:
-        # All of a value that is not below 0 taken away; as much added may still be reached.
+        # A value of 0 or more cannot fall by more than itself, but it may rise by more.
         idle, shown, mend = low >= 0 and change.offset <= -1, f"{size * 100:.12g}%", ""
     else:
         idle, shown = size >= high - low, f"{size:.12g}"

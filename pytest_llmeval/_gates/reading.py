@@ -1,4 +1,4 @@
-"""The grammar of gates: an entry of a task file, or a line of a setting, to a `Gate`."""
+"""The parser of gates: an entry of a task file, or a line of a setting, becomes a `Gate`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 _BOUND_KEYS: tuple[tuple[str, Operator], ...] = (("min", ">="), ("max", "<="))
 
-#: Key of a tolerance -> on which side of the baseline the value may lie, and which way the tolerance counts.
+#: Key of a tolerance -> (operator of the comparison with the baseline, sign of the tolerance).
 _CHANGE_KEYS: Mapping[Word, tuple[Operator, int]] = {
     "max_drop": (">=", -1),
     "max_rise": ("<=", 1),
@@ -44,25 +44,25 @@ _KEYS = ("metric", "filter", "min", "max", *_CHANGE_KEYS, "must_stay_right", "co
 _COMPARISON = re.compile(
     r"(?P<key>[^<>=!]+?)\s*(?P<operator>[<>=!]+)\s*(?P<bound>[^<>=!\s].*?)(?:\s+as\s+(?P<name>.+))?"
 )
-#: A bound, its confidence, and what that is about: ``baseline - 0.02 @ 0.95 dataset``.
+#: A bound, its confidence and its scope: ``baseline - 0.02 @ 0.95 dataset``.
 _LIMIT = re.compile(r"(?P<limit>[^@]*?)\s*(?:@\s*(?P<confidence>[^\s@]+)(?:\s+(?P<scope>\w+))?)?")
 _BASELINE = re.compile(r"baseline(?:\s*(?P<sign>[+-])\s*(?P<offset>.+))?")
 _STAYS_RIGHT = re.compile(r"(?P<key>.+?)\s+stays\s+right(?:\s+on\s+(?P<docs>all|\d[\d\s,]*))?(?:\s+as\s+(?P<name>.+))?")
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _NAME = re.compile(r"[^\s\[\]](?:[^\[\]\n\r]*[^\s\[\]])?")
-#: What stands behind a name in a text, where it would count for nothing: a second name, a confidence, docs.
+#: Text that must not follow a name, because it would be read as a part of it: a second name, a confidence, docs.
 _BEHIND_A_NAME = re.compile(r"[<>=@]|(?:^|\s)as(?:\s|$)|\son\s+\d")
 
 
 def parse_gate(entry: GateEntry, *, path: Path, line: int | None) -> Gate:
-    """One entry of a task file's ``metadata: {gates: [...]}``. Raises TaskFileError."""
+    """Return the gate of one entry of ``metadata: {gates: [...]}`` in a task file. Raises TaskFileError."""
     return _parse(entry, Place(_as_written(entry), path, line))
 
 
 def parse_rule(line: str, *, origin: str = "ini llmeval_gates") -> Rule:
-    """One line of ini `llmeval_gates` or one ``--llmeval-fail-on``: a selector, a dot, a gate.
+    """Return the rule of a line of ini `llmeval_gates` or of ``--llmeval-fail-on``: a selector, a dot, a gate.
 
-    The dot before the metric is the last one in front of the comparison and the filter, so names may hold dots.
+    The last dot before the comparison and the filter separates selector and metric, so names may contain dots.
     Raises SettingError.
     """
     place = Place(line.strip(), origin=origin)
@@ -129,18 +129,18 @@ def _parse_mapping(entry: Mapping[Any, Any], place: Place) -> Gate:
         others = ", ".join((*_CHANGE_KEYS, "must_stay_right"))
         raise place.error(f"needs min or max, or one of {others}, e.g. {{metric: acc, min: 0.35}}")
     if conditions > 1:
-        raise place.error("asks for several things at once: write one gate for each, with a name")
+        raise place.error("has several conditions: write one gate for each, with a name")
     return _with_confidence(gate, entry)
 
 
 def _with_confidence(gate: Gate, entry: Mapping[Any, Any]) -> Gate:
     place = gate.place
     if "scope" in entry and "confidence" not in entry:
-        raise place.error("scope says what a confidence is about: add one, e.g. confidence: 0.95")
+        raise place.error("scope needs a confidence: add one, e.g. confidence: 0.95")
     if "confidence" not in entry:
         return gate
     if gate.must_stay_right is not None:
-        raise place.error("must_stay_right looks at each doc by itself and takes no confidence")
+        raise place.error("must_stay_right judges each doc separately and takes no confidence")
     scope = _scope(entry.get("scope", "population"), place)
     return replace(gate, confidence=_confidence(entry["confidence"], place), scope=scope)
 
@@ -153,7 +153,7 @@ def _bounds(entry: Mapping[Any, Any], place: Place) -> tuple[Bound, ...]:
 
 
 def _change(entry: Mapping[Any, Any], place: Place) -> Change | None:
-    """Return the comparison that a mapping asks for by one of its keys."""
+    """Return the comparison of a mapping with one of the keys of `_CHANGE_KEYS`, else None."""
     asked: list[Word] = [word for word in _CHANGE_KEYS if word in entry]
     if len(asked) > 1:
         raise place.error(f"{' and '.join(asked)} are two gates: write one for each, with a name")
@@ -169,8 +169,8 @@ def _tolerance(value: object, what: str, place: Place) -> tuple[Fraction, bool]:
     relative = isinstance(value, str) and value.strip().endswith("%")
     number = value.strip()[:-1].strip() if relative and isinstance(value, str) else value
     if _number(number, place) < 0:
-        raise place.error(f"{what}: expected a number of 0 or more, got {value!r}: the sign is in the words")
-    # By way of the shortest decimal: 0.02 is 1/50, and not the float next to it.
+        raise place.error(f"{what}: expected a number of 0 or more, got {value!r}: the sign is already given")
+    # Converted through the shortest decimal, so that 0.02 is exactly 1/50.
     exact = Fraction(str(number).strip())
     return (exact / 100 if relative else exact), relative
 
@@ -199,7 +199,7 @@ def _must_stay_right(value: object, place: Place) -> tuple[int, ...] | Literal["
 
 
 def _split_key(text: str, place: Place) -> tuple[str, str | None]:
-    """``exact_match,strict-match`` is a metric and its filter, as in result files."""
+    """Return a metric and its filter, which are written as in result files: ``exact_match,strict-match``."""
     metric, comma, filter_name = (part.strip() for part in text.partition(","))
     if not metric or (comma and not filter_name):
         raise place.error("expected METRIC or METRIC,FILTER")
@@ -215,21 +215,21 @@ def _filter(value: object, in_metric: str | None, place: Place) -> str | None:
 
 
 def _last_name(text: str | None, place: Place) -> str | None:
-    """Return the name at the end of a text. A name may hold blanks, so text after it is refused."""
+    """Return the name at the end of a text. A name may contain blanks, so text that may not be a name is refused."""
     if text is not None and _BEHIND_A_NAME.search(text):
         raise place.error(f"name: expected one name, as the last thing ('acc >= 0.35 @ 0.95 as NAME'), got {text!r}")
     return _name(text, place)
 
 
 def _name(value: object, place: Place) -> str | None:
-    """Return a gate's own name; it becomes part of a node id."""
+    """Return the name of a gate, which becomes a part of the node id."""
     if value is None or (isinstance(value, str) and _NAME.fullmatch(value)):
         return value
     raise place.error(f"name: expected a text without brackets, got {value!r}")
 
 
 def _number(value: object, place: Place) -> float:
-    """Return a finite number. YAML reads ``1e-3`` as a text, so texts that are numbers count as such."""
+    """Return a finite number. YAML reads ``1e-3`` as a text, so texts that are numbers are accepted."""
     if isinstance(value, str):
         if not _NUMBER.fullmatch(value.strip()):
             raise place.error(f"expected a finite number, got {value!r}{_mend_of_number(value.strip())}")
@@ -245,7 +245,7 @@ def _number(value: object, place: Place) -> float:
 
 
 def _mend_of_number(text: str) -> str:
-    """Return the suggestion of a number for ``35%`` or ``0,35``."""
+    """Return the suggested number for ``35%`` or ``0,35``, as the end of a message."""
     if text.endswith("%") and _NUMBER.fullmatch(text[:-1].strip()):
         return f"; did you mean {float(text[:-1]) / 100:g}?"
     if _NUMBER.fullmatch(text.replace(",", ".", 1)):

@@ -1,6 +1,6 @@
-"""The end of a run: tables and lines for the terminal, Markdown for a CI job, and files in lm_eval's shape.
+"""Reports at the end of a run: tables and lines for the terminal, Markdown for a CI job, and files as lm_eval's.
 
-Numbers are printed here, and compared between models; they come as plain values, one `ModelReport` per model.
+Reports take plain values, one `ModelReport` per model, and also compare the numbers of several models.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The differences of a run from its baseline, in lines: what does not pair, what changed, and how far to trust it."""
+"""Report lines on the differences of a run from its baseline: unpaired docs, changed docs, and cautions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pytest_llmeval._verdicts import TaskData
 from pytest_llmeval._verdicts import changes_of_task
 
 
-#: The number of tasks that have lines, or names in a line, of their own.
+#: The number of tasks that get separate lines, or names in a line.
 _MOST = 10
 
 
 @dataclass(frozen=True, slots=True)
 class ReportLine:
-    """One line of the report; an error makes the run fail."""
+    """One line of the report; a line with `is_error` makes the run fail."""
 
     text: str
     is_error: bool = False
@@ -27,7 +27,7 @@ class ReportLine:
 def baseline_lines(
     report: ModelReport, baseline: str, *, ignore_unpaired: bool, noise_measured: bool
 ) -> Iterator[ReportLine]:
-    """Return how the run of one model differs from the baseline that it was compared with."""
+    """Yield the lines on the differences of one model's run from its baseline."""
     model = f", {report.id}" if report.id else ""
     head = f"baseline {baseline}{model}"
     tasks = [task.data for task in report.tasks]
@@ -42,7 +42,7 @@ def baseline_lines(
             "(--llmeval-noise estimates how many)"
         )
     if mixed := [record.header.task for record in records if len(record.header.models) > 1]:
-        yield ReportLine(f"{head}: holds answers of several models, updated part by part: {listed(mixed, _MOST)}")
+        yield ReportLine(f"{head}: contains answers of several models, updated part by part: {listed(mixed, _MOST)}")
     measured = [(task.data.task.name, task.noise) for task in report.tasks if task.noise is not None]
     for name, noise in measured[:_MOST]:
         yield ReportLine(f"noise floor of {name}{model}: {noise}")
@@ -51,7 +51,7 @@ def baseline_lines(
 
 
 def _problems(head: str, tasks: Sequence[TaskData], ignore_unpaired: bool) -> Iterator[ReportLine]:
-    """Return one line per task that cannot be compared."""
+    """Yield one line per task that cannot be compared."""
     found = []
     for task in tasks:
         if task.comparison is not None:
@@ -68,7 +68,7 @@ def _problems(head: str, tasks: Sequence[TaskData], ignore_unpaired: bool) -> It
 
 
 def _changes(head: str, tasks: Sequence[TaskData]) -> Iterator[ReportLine]:
-    """Return the numbers of docs that changed: right or wrong ones, those with other scores, and those not counted."""
+    """Yield the numbers of docs that changed by 0/1 scores and by other scores, and of docs that are not counted."""
     found = {task.task.name: changes for task in tasks if (changes := changes_of_task(task))}
     for flips in (True, False):
         own = {name: changes for name, changes in found.items() if changes.flips is flips}

@@ -1,4 +1,4 @@
-"""The end of a run in lines: tables, gates and notes for the terminal, and as Markdown for the summary of a CI job."""
+"""Report lines: tables, gates and notes for the terminal, and as Markdown for the summary of a CI job."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ReportWriter(Protocol):
     def write_sep(self, sep: str, title: str | None = None, **markup: bool) -> None: ...
 
 
-#: Outcome of a gate -> the markup of its lines. The order is that of the lines.
+#: Outcome of a gate -> markup of its lines, in the order of the lines.
 MARKUP: dict[str, dict[str, bool]] = {
     "failed": {"red": True},
     "not judged": {"yellow": True},
@@ -47,9 +47,9 @@ def write_report(
     verbosity: int = 0,
     comparison: ModelComparison | None = None,
 ) -> None:
-    """Write one section per model; if they can be compared, one for all instead, and theirs only with ``-v``.
+    """Write one section per model; models that can be compared share one section, without ``-v``.
 
-    ``-v`` adds gates that passed and all facts of each, ``-q`` leaves out notes, ``-qq`` all but failed gates.
+    ``-v`` adds passed gates and all facts of each gate, ``-q`` leaves out notes, ``-qq`` all but failed gates.
     """
     if comparison is not None and verbosity >= -1:
         writer.write_sep("=", f"llmeval: {len(comparison.models)} models")
@@ -66,7 +66,7 @@ def write_report(
             # Not "FAILED ...": scripts count pytest's own lines of that form.
             sentence = gate.full_sentence if verbosity > 0 else gate.sentence
             writer.write_line(f"gate {gate.outcome}: {gate.nodeid}: {sentence}", **MARKUP[gate.outcome])
-        # The facts that -v shows of each gate end in its step.
+        # With -v the facts of each gate already contain its next step.
         steps = (gate.next_step for gate in report.gates if gate.outcome == "failed")
         if verbosity == 0 and (step := next(filter(None, steps), None)):
             writer.write_line(f"next: {step}")
@@ -86,7 +86,7 @@ def _write_tables(writer: ReportWriter, tables: Iterable[str]) -> None:
 
 
 def tables(report: ModelReport) -> Iterator[str]:
-    """Return the table of all results and, if groups aggregate something, the one of groups."""
+    """Yield the table of all results and, if groups aggregate something, the table of groups."""
     yield result_table(report.summaries, report.children)
     if any(group.summary.values for group in report.groups):
         yield result_table(report.summaries, report.children, groups_only=True)
@@ -99,7 +99,7 @@ def in_order(gates: Iterable[GateLine]) -> list[GateLine]:
 
 
 def notes(report: ModelReport) -> Iterator[str]:
-    """Return the counts of gates and wrong answers, then everything that qualifies the numbers."""
+    """Yield the counts of gates and wrong answers, then the notes that qualify the numbers."""
     if report.gates:
         counts = Counter(gate.outcome for gate in report.gates)
         yield "gates: " + ", ".join(f"{counts[outcome]} {outcome}" for outcome in MARKUP if counts[outcome])
@@ -111,7 +111,7 @@ def notes(report: ModelReport) -> Iterator[str]:
         yield f"evaluated on a part of the docs: {listed(limited)}"
     if stopped := [f"{one.name} on {one.n:,} of {one.n_total:,} docs" for one in parts if one.stopped_early]:
         yield f"stopped early, all gates proven: {listed(stopped)}"
-    # A sentence that several summaries end in a count, or share, stands once.
+    # A note that several summaries share, with or without a count, is written once.
     counted: dict[str, list[str]] = {}
     shared: dict[str, list[str]] = {}
     for summary in report.summaries:
@@ -126,7 +126,7 @@ def notes(report: ModelReport) -> Iterator[str]:
 
 
 def model_lines(report: ModelReport) -> Iterator[str]:
-    """Return what a model used, which engines served it, and why faster ones were refused, as far as it says."""
+    """Yield the tokens and memory that a model used, its engines, and the reasons why faster ones were refused."""
     if report.usage:
         memory = report.usage.get("peak_memory", 0) / 2**30
         yield f"{report.name}: {report.usage.get('tokens', 0):,} tokens read, peak memory {memory:.2f} GiB"
@@ -138,7 +138,7 @@ def model_lines(report: ModelReport) -> Iterator[str]:
 
 
 def shared_notes(reports: Sequence[ModelReport]) -> Iterator[str]:
-    """Return the notes of several models: those that all have once, the others after the names of their models."""
+    """Yield the notes of several models: shared ones once, the others after the names of their models."""
     names: dict[str, list[str]] = {}
     for report in reports:
         for line in notes(report):
@@ -148,7 +148,7 @@ def shared_notes(reports: Sequence[ModelReport]) -> Iterator[str]:
 
 
 def step_summary(reports: Sequence[ModelReport], comparison: ModelComparison | None = None) -> str:
-    """Return the report as Markdown; the tables of models that are compared are folded away."""
+    """Return the report as Markdown, with the tables of compared models in collapsed sections."""
     lines: list[str] = []
     if comparison is None:
         for report in reports:

@@ -1,8 +1,8 @@
-"""Several models side by side: the change of each number from the first to the last, and its standard error.
+"""Comparisons of several models: the change of each value from the first to the last model, and its standard error.
 
-Models that answered the same docs are compared doc by doc: the differences of the docs from the first model to the
-last have a mean, which is the change, and a standard error, which is far smaller than two separate error bars suggest
-where most docs are answered alike. ::
+Models that answered the same docs are compared doc by doc. The change is the mean of the differences per doc from the
+first model to the last. Its standard error is far smaller than two separate error bars suggest if most docs have the
+same answer in both. ::
 
     good  1 1 1 0        damaged  0 1 1 0        differences  -1 0 0 0        change -0.25 +- 0.25
 """
@@ -36,13 +36,13 @@ from pytest_llmeval._task import Group
 
 _Item = TypeVar("_Item")
 
-#: The chance that any row is starred although nothing changed.
+#: The probability that any row gets a star although nothing changed.
 LEVEL = 0.05
 
-#: The largest distance of the mean of the docs' scores from a metric's value that is their mean.
+#: The largest relative difference between the mean of the docs' scores and a value that counts as their mean.
 _SAME_MEAN = 1e-9
 
-#: From this number of models on, the beginning that all names share is left out of the column heads.
+#: From this number of models on, the common prefix of their names is left out of the column heads.
 _MANY = 4
 
 
@@ -50,9 +50,9 @@ _MANY = 4
 class Trend:
     """One metric of a task or group over several models, in their order.
 
-    `summary` are the numbers of the first model, `column` the values of the metric. `stderr` is the standard error of
-    the change from the first model to the last; None if the value is not the mean of numbers per doc (a perplexity), or
-    if there is one doc only. `rose` and `fell` count docs whose number did so.
+    `summary` is that of the first model, `column` the values of the metric. `stderr` is the standard error of the
+    change from the first model to the last; None if the value is not a mean over docs (a perplexity), or for one doc.
+    `rose` and `fell` are the numbers of docs whose score rose and fell.
     """
 
     summary: Summary
@@ -72,10 +72,10 @@ class Trend:
 
     @property
     def p_value(self) -> float | None:
-        """The p-value of the sign test that docs rise as often as they fall; None if docs are not compared.
+        """The p-value of the sign test that scores rise as often as they fall; None if docs are not compared.
 
-        For right and wrong answers it is McNemar's exact test. Docs that did not move do not count (Dixon and Mood
-        1946, "The statistical sign test").
+        For 0/1 scores it is McNemar's exact test. Docs whose score did not change do not count (Dixon and Mood 1946,
+        "The statistical sign test").
         """
         return None if self.stderr is None else mcnemar_p(self.fell, self.rose)
 
@@ -84,7 +84,7 @@ class Trend:
 class ModelComparison:
     """The numbers of all models of a session on the same docs.
 
-    `apart`: task -> number of docs that each model scored, if these are not the same.
+    `apart`: task -> number of docs that each model scored, if the models did not score the same docs.
     """
 
     models: Sequence[str]
@@ -93,11 +93,11 @@ class ModelComparison:
     apart: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def significant(self) -> frozenset[tuple[str, str]]:
-        """Return the ids of the trends that chance does not explain, all together at `LEVEL` (Holm 1979)."""
+        """Return the ids of the trends that are significant at `LEVEL` with Holm's correction (1979)."""
         return holm({trend.id: p for trend in self.trends if (p := trend.p_value) is not None}, LEVEL)
 
     def shown(self, *, everything: bool) -> list[Trend]:
-        """Return all trends, or without `everything` those of groups, of tasks in no group, and of changed tasks."""
+        """Return all trends; without `everything` those of groups, of ungrouped tasks and of significant changes."""
         changed, grouped = self.significant(), {task for trend in self.trends for task in trend.summary.tasks}
         return [
             trend
@@ -107,7 +107,7 @@ class ModelComparison:
 
 
 def compare_models(reports: Sequence[ModelReport]) -> ModelComparison | None:
-    """Return the models side by side; None if fewer than two have results, or no task has the same docs in all."""
+    """Return the comparison; None if fewer than two models have results, or if no task has the same docs in all."""
     reports = [report for report in reports if report.tasks]
     if len(reports) < 2:
         return None
@@ -138,7 +138,7 @@ def _common(columns: Sequence[Mapping[str, _Item]]) -> list[list[_Item]]:
 def trends_of_task(summaries: Sequence[Summary], results: Sequence[Sequence[DocResult]]) -> list[Trend]:
     """Return the trends of one task, one for each value that all models have; `summaries` and `results` are per model.
 
-    Empty if the models did not score the same docs: numbers over different questions cannot be compared.
+    Empty if the models did not score the same docs.
     """
     scored = [{result.doc for result in found if result.error is None} for found in results]
     if not scored[0] or any(docs != scored[0] for docs in scored):
@@ -158,9 +158,9 @@ def trends_of_task(summaries: Sequence[Summary], results: Sequence[Sequence[DocR
 
 
 def trends_of_group(group: Group, summaries: Sequence[Summary], members: Sequence[Trend]) -> list[Trend]:
-    """Return the trends of a group from those of its tasks, weighted as its value is.
+    """Return the trends of a group, computed from those of its tasks with the weights of its value.
 
-    A value of which some task has no trend has none.
+    A value has no trend if one of its tasks has none.
     """
     trends = []
     for column in _columns(summaries):
@@ -182,7 +182,7 @@ def trends_of_group(group: Group, summaries: Sequence[Summary], members: Sequenc
 
 
 def _columns(summaries: Sequence[Summary]) -> Iterator[list[MetricValue]]:
-    """Return the values of each metric and filter that all models have."""
+    """Yield the values of each metric and filter that all models have."""
     for value in summaries[0].values:
         column = [found for s in summaries for found in s.find(value.metric, value.filter)]
         if len(column) == len(summaries):
@@ -205,7 +205,7 @@ def _numbers(results: Sequence[DocResult], value: MetricValue) -> dict[int, floa
 
 
 def comparison_table(comparison: ModelComparison, *, everything: bool) -> str:
-    """Return the table of the trends shown, one per metric and filter; significant changes have a star."""
+    """Return the table with one row per shown trend; significant changes have a star."""
     shown, changed = comparison.shown(everything=everything), comparison.significant()
     depths, order = hierarchy(comparison.children, {trend.summary.name for trend in shown})
     rows = []
@@ -223,7 +223,7 @@ def comparison_table(comparison: ModelComparison, *, everything: bool) -> str:
 
 
 def comparison_notes(comparison: ModelComparison, *, everything: bool) -> Iterator[str]:
-    """Return the sentences that a reader of the table needs."""
+    """Yield the notes below the table."""
     models = comparison.models
     yield (
         f"change: from {models[0]} to {models[-1]}, doc by doc; *: more than chance explains (sign test, 5 % over all "
@@ -239,7 +239,7 @@ def comparison_notes(comparison: ModelComparison, *, everything: bool) -> Iterat
 
 
 def _heads(models: Sequence[str]) -> Sequence[str]:
-    """Return the names; many without the beginning that all share, cut at a separator so that numbers stay whole."""
+    """Return the names, without their common prefix up to a separator if there are `_MANY` or more."""
     shared = min(models)
     while shared and not all(model.startswith(shared) for model in models):
         shared = shared[:-1]

@@ -1,4 +1,4 @@
-"""The values that every report and file is made of: the results of one model, gathered once at the end of a session."""
+"""The values of all reports and result files: the results of one model, collected once at the end of a session."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Children: TypeAlias = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class GateLine:
-    """A selected gate and its verdict; None if it was not judged, for the reason `why` if that is known."""
+    """A selected gate. `verdict` is None if the gate was not judged; `why` is the reason, if known."""
 
     nodeid: str
     verdict: Verdict | None
@@ -36,26 +36,26 @@ class GateLine:
 
     @property
     def sentence(self) -> str:
-        """The verdict in one line, or why there is none."""
+        """The verdict in one line, or the reason why there is none."""
         if self.verdict is None:
             return self.why or "the run ended before it was judged"
         return self.verdict.sentence
 
     @property
     def full_sentence(self) -> str:
-        """The verdict in one line with all of its facts, or why there is none."""
+        """The verdict in one line with all facts, or the reason why there is none."""
         return self.sentence if self.verdict is None else self.verdict.full_sentence
 
     @property
     def next_step(self) -> str | None:
-        """The action that the verdict recommends, None if there is none."""
+        """The next step that the verdict recommends; None if there is none."""
         facts = () if self.verdict is None else self.verdict.facts
         return next((fact.text for fact in facts if fact.label == "next"), None)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """A task with its numbers, the docs behind them, and what a probe of rounding showed, if there was one."""
+    """A task with its docs and summary, and the noise that ``--llmeval-noise`` measured, if any."""
 
     data: TaskData
     summary: Summary
@@ -64,7 +64,7 @@ class TaskReport:
 
 @dataclass(frozen=True, slots=True)
 class GroupReport:
-    """A group with its numbers and the names of its direct members."""
+    """A group with its summary and the names of its direct members."""
 
     group: Group
     summary: Summary
@@ -75,8 +75,8 @@ class GroupReport:
 class ModelReport:
     """The results of one model.
 
-    `name` is what reports call the model, `id` its part of item ids (empty if there is one model only), `spec` what the
-    user named, empty for the model of a fixture. `facts` are those of `LM.describe`, `usage` those of `LM.usage`.
+    `name` is the model's name in reports, `id` its part of item ids (empty for a single model), `spec` the name or path
+    that the user gave, empty for the model of a fixture. `facts` comes from `LM.describe`, `usage` from `LM.usage`.
     """
 
     name: str
@@ -90,7 +90,7 @@ class ModelReport:
 
     @property
     def summaries(self) -> list[Summary]:
-        """The numbers of tasks, then those of groups."""
+        """The summaries of tasks, then those of groups."""
         return [*(task.summary for task in self.tasks), *(group.summary for group in self.groups)]
 
     @property
@@ -99,18 +99,18 @@ class ModelReport:
 
     @property
     def engine(self) -> Mapping[str, Any]:
-        """The engines that serve the model, and why faster ones were refused; empty if the model does not say."""
+        """The engines of the model, and the reasons why faster ones were refused; empty if the model reports none."""
         return dict(self.facts.get("model", NOTHING).get("engine", NOTHING))
 
     @property
     def file_name(self) -> str:
-        """The model in files: as the user named it, but a path by its last part, which is its name in reports."""
+        """The model's name in files: as the user gave it, but only the last part of an absolute path."""
         return self.name if not self.spec or Path(self.spec).is_absolute() else self.spec
 
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """The facts of a run that hold for all models: `started` in seconds since 1970, `seconds` of its duration."""
+    """The facts of a run that are the same for all models: `started` in seconds since 1970, `seconds` its duration."""
 
     settings: Settings
     model_args: str = ""

@@ -1,10 +1,10 @@
-"""``--llmeval-output``: result and sample files in lm-evaluation-harness's shape, which its readers can read.
+"""``--llmeval-output``: result and sample files in the format of lm-evaluation-harness.
 
     DIR/<model>/results_<iso time>.json             all numbers and settings of one model
     DIR/<model>/samples_<task>_<iso time>.jsonl     one line per filter and doc
 
-The keys are those that its `EvaluationTracker` writes (0.4.13). Its version and environment report are replaced by
-those of the packages that wrote the file. The block `pytest_llmeval` is an addition.
+The keys are those of lm_eval's `EvaluationTracker` (0.4.13). Its version and environment report are replaced by those
+of the packages that wrote the file. The block `pytest_llmeval` is an addition.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import NOTHING
 
 
-#: Version of the block `pytest_llmeval`.
+#: The version of the block `pytest_llmeval`.
 FORMAT_VERSION = 1
 
-#: The seeds that lm_eval sets for random, numpy and torch, and that its results state.
+#: The seeds that lm_eval sets for random, numpy and torch, and writes into its results.
 RANDOM_SEED, OTHER_SEED = 0, 1234
 
 PACKAGE = "pytest-llmeval-harness"
 
 _UNSAFE_IN_NAMES = re.compile(r'["<>:/|\\?*\[\]]+')
 
-#: The characters of a task's name that a file name may not hold. lm_eval keeps all others, and its readers expect them.
+#: The characters of a task's name that are replaced in file names. lm_eval keeps all others, and its readers expect it.
 _SEPARATORS = re.compile(r"[/\\]")
 
 
 def prepare_output(directory: Path) -> None:
-    """Make the folder, and raise SettingError if files cannot be written there: before hours of work, not after."""
+    """Create the folder before docs are evaluated. Raises SettingError if files cannot be written there."""
     probe = directory / f".llmeval-{os.getpid()}"
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -65,10 +65,10 @@ def prepare_output(directory: Path) -> None:
 
 
 def write_output(directory: Path, reports: Sequence[ModelReport], run: RunFacts, stamp: datetime) -> tuple[Path, ...]:
-    """Write the results of each model and, where samples were kept, those of its tasks; return the files, in order.
+    """Write the results of each model and, if samples were kept, those of its tasks; return the paths in order.
 
-    Files of one run share `stamp`. Models of one name are distinguished by their ids. Raises SettingError if a file
-    cannot be written.
+    Files of one run share `stamp`. Models of the same name are distinguished by their ids. Raises SettingError if a
+    file cannot be written.
     """
     time = stamp.isoformat().replace(":", "-")
     written: list[Path] = []
@@ -86,7 +86,7 @@ def write_output(directory: Path, reports: Sequence[ModelReport], run: RunFacts,
 
 
 def _files(report: ModelReport, run: RunFacts, time: str) -> Iterator[tuple[str, Iterable[str]]]:
-    """Return the names of a model's files and the pieces of their texts."""
+    """Yield the names of a model's files, each with the pieces of its text."""
     yield f"results_{time}.json", [json_text(result_dict(report, run), indent=2)]
     for task in report.tasks:
         if any(result.sample for result in task.data.results):
@@ -102,9 +102,9 @@ def _cannot_write(directory: Path, path: Path, error: Exception) -> SettingError
 
 
 def sample_rows(results: Iterable[DocResult]) -> Iterator[dict[str, Any]]:
-    """Return the lines of a sample file: all docs of the first filter in their order, then those of the next.
+    """Yield the lines of a sample file: all docs of the first filter in their order, then those of the next.
 
-    Docs that could not be evaluated have no line; the results file says why, in the block `pytest_llmeval`.
+    Docs that could not be evaluated have no line; the block `pytest_llmeval` of the results file has their errors.
     """
     kept = [one for one in sorted(results, key=lambda one: one.doc) if one.sample and not one.error]
     for filter_name in dict.fromkeys(name for result in kept for name in result.scores):
@@ -114,7 +114,7 @@ def sample_rows(results: Iterable[DocResult]) -> Iterator[dict[str, Any]]:
 
 
 def _row(result: DocResult, filter_name: str, sample: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one line. The lists of `sample` run over the doc's distinct requests, `resps` also over repeats."""
+    """Return one line. The lists of `sample` have one entry per distinct request; `resps` also has one per repeat."""
     scores, target = result.scores[filter_name], str(sample["target"])
     return {
         "doc_id": result.doc,
@@ -136,7 +136,7 @@ def _row(result: DocResult, filter_name: str, sample: Mapping[str, Any]) -> dict
 
 
 def result_dict(report: ModelReport, run: RunFacts) -> dict[str, Any]:
-    """Return all numbers and settings of one model, in lm_eval's keys and order."""
+    """Return all numbers and settings of one model, with lm_eval's keys in lm_eval's order."""
     numbers = {summary.name: _numbers(summary) for summary in report.summaries}
     groups = {group.summary.name: numbers[group.summary.name] for group in report.groups if group.summary.values}
     shots = {one.name: one.num_fewshot for one in report.summaries if one.num_fewshot is not None}
@@ -190,7 +190,7 @@ def result_dict(report: ModelReport, run: RunFacts) -> dict[str, Any]:
 
 
 def sanitized(name: str) -> str:
-    """Return a model's name as the name of a folder, by lm_eval's rule; never one that leads elsewhere."""
+    """Return a model's name as a folder name by lm_eval's rule; names of dots and blanks become ``__``."""
     safe = _UNSAFE_IN_NAMES.sub("__", name)
     return safe if safe.strip(". ") else "__"
 
@@ -202,7 +202,7 @@ def _task_hash(results: Sequence[DocResult]) -> str | None:
 
 
 def _numbers(summary: Summary) -> dict[str, Any]:
-    """Return the entry of a task or group in ``results``; a group that aggregates nothing has its names only."""
+    """Return the entry of a task or group in ``results``; only names for a group that aggregates nothing."""
     values: dict[str, Any] = {}
     for value in summary.values:
         values[value.key] = value.value
@@ -215,12 +215,12 @@ def _numbers(summary: Summary) -> dict[str, Any]:
 
 
 def _scored(summary: Summary) -> int:
-    """Return the number of docs that gave a value to some metric."""
+    """Return the largest number of docs that any metric has a score for."""
     return max((value.n for value in summary.values), default=summary.n)
 
 
 def _config_of(report: TaskReport, settings: Settings) -> dict[str, Any]:
-    """Return the task's YAML as it was used, and where it is written."""
+    """Return the task's YAML as it was used, with the path of its file."""
     task = report.data.task
     used: dict[str, Any] = {"num_fewshot": report.summary.num_fewshot or 0}
     if task.output_type == "generate_until":
@@ -229,7 +229,7 @@ def _config_of(report: TaskReport, settings: Settings) -> dict[str, Any]:
 
 
 def _directions(report: ModelReport) -> dict[str, dict[str, bool | None]]:
-    """Return, by task or group and metric, if higher is better; None if the tasks of a group disagree."""
+    """Return `higher_is_better` by task or group and metric; None if the tasks of a group disagree."""
     found = {task.summary.name: {v.metric: v.higher_is_better for v in task.summary.values} for task in report.tasks}
     for group in report.groups:
         merged: dict[str, bool | None] = {}
@@ -263,7 +263,7 @@ def _settings(report: ModelReport, run: RunFacts) -> dict[str, Any]:
 
 
 def _source(report: ModelReport) -> str:
-    """Return lm_eval's name for the kind of model: a scheme, ``hf`` for folders and hub ids, else a custom object."""
+    """Return lm_eval's name for the kind of model: a scheme, ``hf`` for folders and hub ids, else ``CUSTOM``."""
     if not report.spec:
         return "CUSTOM"
     scheme = re.match(r"([a-z][a-z0-9_+.-]+):", report.spec)

@@ -24,7 +24,7 @@ _LEAST_WIDTH = 3
 
 
 def markdown_table(headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> str:
-    """Return the table without a line end after the last line. The columns in `right` are set to the right."""
+    """Return the table without a line end after the last line. The columns in `right` are right-aligned."""
     columns = []
     for place, cells in enumerate(zip(headers, *rows, strict=True)):
         texts = [" ".join(cell.split("\n")).replace("|", r"\|") for cell in cells]
@@ -45,7 +45,7 @@ def _width(text: str) -> int:
 
 
 def result_table(summaries: Sequence[Summary], children: Children, *, groups_only: bool = False) -> str:
-    """Return the table of all results, each group above its members and these indented; or of the groups alone.
+    """Return the table of all results, with each group above its indented members, or only of the groups.
 
     The cells are those that lm-evaluation-harness prints for the same numbers; all numbers have four decimals. A group
     that aggregates nothing has no row.
@@ -59,7 +59,7 @@ def result_table(summaries: Sequence[Summary], children: Children, *, groups_onl
 
 
 def version_of(summary: Summary) -> str | int | float:
-    """Return the version in lm_eval's terms: of a task as written or ``Yaml``, of a group as text or ``N/A``."""
+    """Return the version as lm_eval prints it: of a task as written or ``Yaml``, of a group as text or ``N/A``."""
     if summary.tasks:
         return "N/A" if summary.version is None else str(summary.version)
     return "Yaml" if summary.version is None else summary.version
@@ -71,7 +71,7 @@ def number_text(value: float | None) -> str:
 
 
 def _rows(summary: Summary, depth: int) -> Iterator[tuple[str, ...]]:
-    """Return one row per metric and filter; name and version are in the first only."""
+    """Yield one row per metric and filter; only the first has the name and version."""
     # Most versions are written as 1.0, and lm_eval prints them as 1.
     version = str(version_of(summary)).removesuffix(".0")
     name = indented(summary.display_name, depth)
@@ -89,7 +89,7 @@ def indented(name: str, depth: int) -> str:
 def hierarchy(children: Children, shown: Collection[str]) -> tuple[dict[str, int], list[str]]:
     """Return the depth of each name, and the names in the order of their rows.
 
-    A member of two groups has a row under each. Names that no group lists come last.
+    A member of two groups has a row under each. Names that are in no group come last.
     """
     depths: dict[str, int] = {}
     order: list[str] = []

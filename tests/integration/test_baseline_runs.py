@@ -282,7 +282,7 @@ class TestComparing:
         suite2.write_baseline()
         suite2.file("trees").unlink()
         run = suite2.run(BASELINE, "-k", "doc")
-        run.stdout.fnmatch_lines(["ERROR: baseline main: trees: it has nothing of task trees"])
+        run.stdout.fnmatch_lines(["ERROR: baseline main: trees: it has no task trees"])
         assert (run.ret, run.parseoutcomes()["passed"]) == (1, 20)
         assert suite2.run(BASELINE, "-k", "doc and birds").ret == 0
 
@@ -436,7 +436,7 @@ class TestWrongUse:
             [
                 "*odd0.yaml:*: metadata.gates: *max_drop: expected a number of 0 or more, got -0.1: *",
                 "*odd1.yaml:*: metadata.gates: 'f1 >= baseline': task 'odd1' has no metric 'f1' (it has: acc)*",
-                "*odd2.yaml:*: metadata.gates: *acc is better when higher, so max_rise holds no loss: write max_drop*",
+                "*odd2.yaml:*: metadata.gates: *acc is better when higher, so max_rise limits no loss: write max_drop*",
             ]
         )
         assert run.ret == 1
@@ -481,4 +481,4 @@ def test_what_else_differs_is_told(suite2: Suite) -> None:
     suite2.run(BASELINE).stdout.fnmatch_lines(["baseline main: answers were computed in float32, now in bfloat16: *"])
     suite2.pytester.runpytest("tasks/birds.yaml::doc[3]", BASELINE, UPDATE)
     compared = suite2.run(BASELINE)
-    compared.stdout.fnmatch_lines(["baseline main: holds answers of several models, updated part by part: birds"])
+    compared.stdout.fnmatch_lines(["baseline main: contains answers of several models, updated part by part: birds"])

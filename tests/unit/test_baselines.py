@@ -110,7 +110,7 @@ class TestText:
             (lambda text: text.replace("1 doc1 p - - - 1", "1 doc1 p - - - 0"), "b/t.txt:2: digest: the file was dam"),
             (lambda text: text[:-4], "(line 21: expected 7 fields, found 6)"),
             (lambda text: text.replace("- - - 1\n", "- - - nan\n"), "(line 20: a score is NaN"),
-            (lambda text: text.replace("1 doc1 p - - - 1\n", ""), "(2 docs are announced and 1 found)"),
+            (lambda text: text.replace("1 doc1 p - - - 1\n", ""), "(expected 2 docs, found 1)"),
             (lambda text: text.replace("docs: 2", "dogs: 2"), "digest: the file was damaged, merged or edited by hand"),
             (
                 lambda text: text.replace("digest: ", "dig: ", 1),
@@ -298,7 +298,7 @@ class TestUpdating:
 
     def test_parts_of_other_settings_do_not_mix(self) -> None:
         old = update([result(0), result(1)])
-        with pytest.raises(BaselineError, match="not updated: num_fewshot was 0 and is 5; that is for all docs"):
+        with pytest.raises(BaselineError, match="not updated: num_fewshot was 0 and is 5; this affects all docs"):
             update([result(0)], old, n_total=2, settings=Settings(num_fewshot=5))
 
     def test_parts_of_other_models_are_told(self) -> None:
@@ -321,7 +321,7 @@ class TestUpdating:
         with pytest.raises(BaselineError) as error:
             update([result(0), wrong])
         assert str(error.value) == (
-            f"b/t.txt: not written: 1 doc (doc[1]) {what}; a baseline holds usable answers only{reason}"
+            f"b/t.txt: not written: 1 doc (doc[1]) {what}; a baseline contains only usable answers{reason}"
         )
 
     def test_what_changed_is_counted(self) -> None:
@@ -329,7 +329,7 @@ class TestUpdating:
         results = [result(0, 0.0), result(1)]
         summary = summarize_task(task(), results, n_total=3, num_fewshot=None, bootstrap_iters=0)
         made = updated(old, PATH, task(), Settings(), results, summary, {"name": "n"})
-        assert str(made) == "2 docs written, 1 kept, 1 with other scores; it now holds answers of 2 models"
+        assert str(made) == "2 docs written, 1 kept, 1 with other scores; it now contains answers of 2 models"
 
 
 class TestBaseline:

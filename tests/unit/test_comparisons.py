@@ -255,7 +255,7 @@ class TestRefusals:
         case.parts = [TaskData(task(), results, 9, case.baseline.compare(task(), results))]
         verdict = case.judge("acc >= baseline - 0.02")
         assert verdict.outcome == "failed"
-        assert verdict.sentence.endswith("it cannot be compared with baseline 'main': it has nothing of task t")
+        assert verdict.sentence.endswith("it cannot be compared with baseline 'main': it has no task t")
 
     def test_docs_without_partners(self, case: Case) -> None:
         case.add(task(), hits(9), hits(8))
@@ -607,7 +607,7 @@ class TestGroups:
         )
         verdict = case.judge("acc >= baseline - 0.9", self.group(by_size=True))
         assert verdict.outcome == "failed"
-        assert verdict.sentence.endswith("with baseline 'main': b: it has nothing of task b")
+        assert verdict.sentence.endswith("with baseline 'main': b: it has no task b")
 
     def test_a_part_of_a_groups_data(self, case: Case) -> None:
         case.add(task(name="a"), hits(3, 1), hits(4), total=9).add(task(name="b"), hits(4), hits(4), total=9)

@@ -130,7 +130,7 @@ def test_entries(entry: str | Mapping[str, Any], meant: tuple[object, ...]) -> N
         ("acc >= 0.3 as low <= 0.9", "got 'low <= 0.9'"),
         ("acc stays right as two on 3, 17", "got 'two on 3, 17'"),
         ("acc stays right on 3 as a as b", "got 'a as b'"),
-        ("acc >= baseline - -0.02", "expected a number of 0 or more, got '-0.02': the sign is in the words"),
+        ("acc >= baseline - -0.02", "expected a number of 0 or more, got '-0.02': the sign is already given"),
         ("acc >= baseline - nan", "expected a finite number, got 'nan'"),
         ("acc >= baseline * 0.9", "expected a finite number, got 'baseline * 0.9'"),
         ("acc >= baselin - 0.02", "expected a finite number, got 'baselin - 0.02'"),
@@ -146,9 +146,9 @@ def test_entries(entry: str | Mapping[str, Any], meant: tuple[object, ...]) -> N
         ({"metric": "acc", "max_drop": "-5%"}, "max_drop: expected a number of 0 or more, got '-5%'"),
         ({"metric": "acc", "max_drop": float("nan")}, "expected a finite number, got nan"),
         ({"metric": "acc", "max_drop": 0.1, "max_rise": 0.1}, "max_drop and max_rise are two gates"),
-        ({"metric": "acc", "max_drop": 0.1, "min": 0.1}, "asks for several things at once"),
+        ({"metric": "acc", "max_drop": 0.1, "min": 0.1}, "has several conditions"),
         ({"metric": "acc", "min": 0.3, "confidence": "high"}, "expected a finite number, got 'high'"),
-        ({"metric": "acc", "min": 0.3, "scope": "dataset"}, "scope says what a confidence is about"),
+        ({"metric": "acc", "min": 0.3, "scope": "dataset"}, "scope needs a confidence"),
         ({"metric": "acc", "must_stay_right": [1, -2]}, "must_stay_right: expected all or a list of doc numbers"),
         ({"metric": "acc", "must_stay_right": []}, "must_stay_right: expected all or a list of doc numbers"),
         ({"metric": "acc", "must_stay_right": "all", "confidence": 0.9}, "takes no confidence"),
@@ -382,22 +382,22 @@ def test_gates_that_can_be_meant(entry: str, owner: Task) -> None:
         (
             {"metric": "perplexity", "max_drop": 1},
             task("loglikelihood"),
-            "perplexity is better when lower, so max_drop holds no loss: write max_rise or <= baseline",
+            "perplexity is better when lower, so max_drop limits no loss: write max_rise or <= baseline",
         ),
-        ("perplexity >= baseline - 1", task("loglikelihood"), "so >= baseline holds no loss"),
-        ({"metric": "acc", "max_rise": 0.1}, task(), "acc is better when higher, so max_rise holds no loss"),
+        ("perplexity >= baseline - 1", task("loglikelihood"), "so >= baseline limits no loss"),
+        ({"metric": "acc", "max_rise": 0.1}, task(), "acc is better when higher, so max_rise limits no loss"),
         (
             {"metric": "own", "min_gain": 1},
             task("generate_until", metrics=(MetricSpec("own", function=score),)),
-            "which way own is better is not known: set higher_is_better",
+            "the direction in which own is better is unknown: set higher_is_better",
         ),
         ("f1 >= 0.5 @ 0.95", task(metrics=(MetricSpec("f1"), MetricSpec("acc"))), "(metrics that have them: acc)"),
-        ("acc >= 0.5 @ 0.95", task(metrics=(MetricSpec("acc", aggregation="median"),)), "acc is no mean over docs"),
-        ("acc >= 0.5 @ 0.95", task(metrics=(MetricSpec("acc", aggregation=score),)), "acc is no mean over docs"),
+        ("acc >= 0.5 @ 0.95", task(metrics=(MetricSpec("acc", aggregation="median"),)), "acc is not a mean over docs"),
+        ("acc >= 0.5 @ 0.95", task(metrics=(MetricSpec("acc", aggregation=score),)), "acc is not a mean over docs"),
         (
             "brier_score stays right",
             task(metrics=(MetricSpec("brier_score"),)),
-            "does not say of a doc that it is right",
+            "does not show whether a doc is right or wrong",
         ),
     ],
 )
@@ -552,10 +552,10 @@ def test_confidence_and_docs_of_groups() -> None:
     words = task("loglikelihood", name="w")
     check_gate(parse("acc >= 0.3 @ 0.95"), plain, LEAVES)
     for metric in ("perplexity", "exact_match,last"):
-        with pytest.raises(TaskFileError, match="no mean over the docs of its tasks"):
+        with pytest.raises(TaskFileError, match="not a mean over the docs of its tasks"):
             check_gate(parse(f"{metric} >= 1 @ 0.95"), plain, (*LEAVES, words))
     check_gate(parse("acc stays right"), plain, LEAVES)
-    with pytest.raises(TaskFileError, match="doc numbers are those of one task"):
+    with pytest.raises(TaskFileError, match="doc numbers belong to one task"):
         check_gate(parse("acc stays right on 3"), plain, LEAVES)
 
 
