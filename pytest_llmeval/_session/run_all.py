@@ -117,8 +117,7 @@ class RunAll:
 
         def judged() -> Verdict:
             missing = run.missing(owner)
-            needs_docs = gate.compares or gate.confidence is not None
-            data = self._data(run, owner) if needs_docs and not missing else None
+            data = None if missing else self._data(run, owner)
             return judge(gate, run.summary(owner), missing=missing, data=data)
 
         return run.computed(owner, ("verdict", owner.name, gate.id), judged)
