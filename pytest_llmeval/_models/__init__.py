@@ -1,6 +1,6 @@
-"""A model spec to a model that answers: specs, loading, encoding.
+"""The loading of a model from its spec: specs, arguments, loading, encoding.
 
-torch and transformers live in this room and in `_engine` only, and are imported when a model is loaded.
+Only this package and `_engine` import torch and transformers, and only when a model is loaded.
 """
 
 from __future__ import annotations
@@ -48,32 +48,32 @@ NEEDED_PACKAGES = ("torch", "transformers")
 
 
 def load_model(spec: ModelSpec, token_cache: TokenCache | None = None) -> LM:
-    """Return the model of a spec, its weights not yet read: `prepare()` or the first request reads them.
+    """Return the model of a spec, without its weights: `prepare()` or the first request reads them.
 
-    Models with one `token_cache` and equal tokenizers encode each text once. Raises ModelError if the model cannot be
-    loaded.
+    Models that share a `token_cache` and have equal tokenizers encode each text once. Raises ModelError if the model
+    cannot be loaded.
     """
     if isinstance(spec, SchemeSpec):
         return spec.factory(spec.rest, spec.args)
     missing = missing_packages(NEEDED_PACKAGES)
     if missing:
         raise ModelError(
-            f"model {spec.place!r} needs {' and '.join(missing)}, which this Python lacks: "
-            f"pip install {' '.join(missing)} (for a build that suits your machine see "
+            f"model {spec.place!r} needs {' and '.join(missing)}, which are not installed: "
+            f"pip install {' '.join(missing)} (for builds for your machine see "
             "https://pytorch.org/get-started)"
         )
-    # Imports torch.
+    # Imported here because it imports torch.
     from pytest_llmeval._models.huggingface import open_model
 
     return open_model(spec, token_cache)
 
 
 def wrap_model(model: Any, tokenizer: Any, *, name: str = "model in memory", **args: Any) -> LM:
-    """Return a model of transformers that is already in memory, such as one in training, as an `LM`.
+    """Return an `LM` of a transformers model that is already in memory, such as a model in training.
 
     `args` are fields of `ModelArgs`: max_length, add_bos_token, prefix_token_id, batch_size, max_batch_tokens and
-    engine have an effect. The model is evaluated with its weights at each call, without dropout, and left in the
-    training mode it was in. ::
+    engine have an effect. Each call uses the current weights, without dropout, and restores the training mode of the
+    model. ::
 
         @pytest.fixture(scope="session")
         def llmeval_model():

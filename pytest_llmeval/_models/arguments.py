@@ -1,6 +1,6 @@
 """The arguments of a Hugging Face model (``--llmeval-model-args``): names, meanings and types.
 
-Values are texts until they are read here, so that ``revision=0001`` stays the text 0001.
+Values are texts until they are converted here by type, so that ``revision=0001`` stays the text 0001.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def _argument(value_type: ValueType[Any], default: Any = None) -> Any:
 class ModelArgs:
     """The arguments of a Hugging Face model (`--llmeval-model-args`), each with its type on the command line.
 
-    `dtype`: ``auto`` is the dtype of the checkpoint. `device`: None is cuda, else mps, else cpu. `max_length`: tokens
-    that the model reads at once; None is the model's own limit. `add_bos_token`: None is the tokenizer's own way.
-    `prefix_token_id`: the token that precedes a text without context; None is BOS, else EOS. `tokenizer`: another
-    folder or hub id for the tokenizer. `gguf_file`: a GGUF file inside the folder or hub repository. `batch_size`,
-    `max_batch_tokens` and `engine` are those of `EngineOptions`.
+    `dtype`: ``auto`` is the dtype of the checkpoint. `device`: None is cuda if available, else mps, else cpu.
+    `max_length`: the window in tokens; None is the model's own limit. `add_bos_token`: None is the tokenizer's default.
+    `prefix_token_id`: the token before a text without context; None is BOS, else EOS. `tokenizer`: another folder or
+    hub id for the tokenizer. `gguf_file`: a GGUF file in the folder or hub repository. `batch_size`, `max_batch_tokens`
+    and `engine` are those of `EngineOptions`.
     """
 
     dtype: str = _argument(one_of(*DTYPES), "auto")
@@ -57,12 +57,12 @@ class ModelArgs:
 
     @property
     def engine_options(self) -> EngineOptions:
-        """The arguments that the engine needs."""
+        """The arguments for the engine."""
         return EngineOptions(self.engine, self.batch_size, self.max_batch_tokens)
 
 
 def read_model_args(args: Mapping[str, str]) -> ModelArgs:
-    """Return the typed arguments. Raises SettingError for an unknown name or a value of the wrong type."""
+    """Return the arguments with their types. Raises SettingError for an unknown name or a value of the wrong type."""
     types: dict[str, ValueType[Any]] = {known.name: known.metadata["type"] for known in fields(ModelArgs)}
     for name in args:
         if name not in types:

@@ -1,4 +1,4 @@
-"""The files of a checkpoint: checks by names, sizes and first bytes alone, and hashes of their contents."""
+"""The files of a checkpoint: checks of names, sizes and first bytes, and hashes of their contents."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from pytest_llmeval._plain import listed
 
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 WEIGHTS = ("*.safetensors", "*.bin")
-#: Any of these files shows that a tokenizer was saved; which ones it needs depends on its class.
+#: Each of these files shows that a tokenizer was saved; the files that it needs depend on its class.
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt")
 GGUF_MAGIC = b"GGUF"
 GGUF_PACKAGES = ("gguf", "accelerate")
 LFS_POINTER = b"version https://git-lfs"
-#: A safetensors file starts with the length of its header, 8 bytes, then the header: tensor -> place in the rest.
+#: A safetensors file starts with the length of its header (8 bytes) and the header: tensor -> offsets in the rest.
 _LENGTH_BYTES = 8
 _LARGEST_HEADER = 100_000_000
-#: Files that belong to a model or its tokenizer; a README or an optimizer state changes no answer.
+#: Files of a model or its tokenizer, as opposed to a README or an optimizer state, which change no answer.
 PARTS = ("*.safetensors", "*.bin", "*.gguf", "*.json", "*.model", "*.txt", "*.jinja", "*.tiktoken", "*.py")
 #: Files that a trainer writes beside a checkpoint.
 NO_PARTS = frozenset({"trainer_state.json", "training_args.bin", "optimizer.bin", "scheduler.bin", "requirements.txt"})
 
 
 def check_folder(folder: Path, *, own_tokenizer: bool = True) -> None:
-    """Raise SettingError if a folder lacks config, weights or, with `own_tokenizer`, a tokenizer, and say which."""
+    """Raise SettingError if a folder has no config, no weights or, with `own_tokenizer`, no tokenizer."""
     _check_config(folder)
     for path in _weight_files(folder):
         _check_weights(path)
@@ -43,7 +43,7 @@ def check_folder(folder: Path, *, own_tokenizer: bool = True) -> None:
 
 
 def check_gguf(path: Path) -> None:
-    """Raise SettingError if a GGUF file is missing or has other contents, or packages for reading it are missing."""
+    """Raise SettingError if a GGUF file is missing or is not GGUF, or if packages for reading it are missing."""
     if not path.is_file():
         raise SettingError(f"model {str(path)!r}: there is no such file")
     if problem := _not_data(path):
@@ -60,14 +60,14 @@ def check_gguf(path: Path) -> None:
 
 
 def missing_packages(names: Iterable[str]) -> list[str]:
-    """Return the names of packages that are not installed; none is imported to find out."""
+    """Return the names of packages that are not installed, without importing any."""
     return [name for name in names if importlib.util.find_spec(name) is None]
 
 
 def content_hashes(place: Path) -> list[tuple[str, str]]:
-    """Return (name, SHA-256) of each file in a folder that belongs to the model, sorted by name.
+    """Return (name, SHA-256) of each file of the model in a folder, sorted by name.
 
-    For a file, return its hash with an empty name. Every byte is read: gigabytes take seconds.
+    For a file, return its hash with an empty name. All bytes are read: gigabytes take seconds.
     """
     if place.is_file():
         return [("", _hash(place))]

@@ -1,8 +1,8 @@
-"""Cuts: places in a text between which each part, encoded by itself, gets the token ids it has in the whole text.
+"""Cuts: positions that split a text into parts whose token ids, encoded separately, equal those in the whole text.
 
-A cut lies between an ASCII letter or digit and the line break after it. A tokenizer of the `tokenizers` library splits
-a text into pieces by rules and encodes each piece by itself. Prompts of one task are mostly the same lines: with cuts,
-lines that many prompts share are encoded once.
+A cut is between an ASCII letter or digit and the line break after it. A tokenizer of the `tokenizers` library splits a
+text into pieces by rules and encodes each piece separately. The prompts of a task mostly contain the same lines: with
+cuts, lines that several prompts share are encoded once.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Any
 
 
-#: Alternatives of splitting rules none of which matches a letter or digit and a line break after it, or looks at what
-#: follows a letter or digit: GPT-2, GPT-3.5, GPT-4o and their like. A piece then ends at every cut, whatever follows.
+#: Alternatives in the splitting patterns of GPT-2, GPT-3.5, GPT-4o and similar tokenizers. None of them matches a
+#: letter or digit with the line break after it, or looks ahead of a letter or digit, so a piece ends at every cut.
 ENDS_LINES = frozenset(
     [
         "'s",
@@ -48,9 +48,9 @@ ENDS_LINES = frozenset(
 
 
 def cuts_are_exact(tokenizer: Any) -> bool:
-    """Return True if parts between cuts are encoded as in any whole text, judged by the tokenizer's own rules.
+    """Return True if the rules of a tokenizer encode the parts between cuts as in any whole text.
 
-    False for all tokenizers whose rules are not known here, and for those that mark the start of a text
+    Return False for tokenizers whose rules are not known here, and for those that mark the start of a text
     (SentencePiece).
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -59,7 +59,7 @@ def cuts_are_exact(tokenizer: Any) -> bool:
     normalizing = list(_steps(backend.normalizer, "normalizers"))
     splitting = list(_steps(backend.pre_tokenizer, "pretokenizers"))
     return (
-        # Composing letters goes no further than a line.
+        # These compose characters, but never across a line break.
         all(step["type"] in ("NFC", "NFKC") for step in normalizing)
         and all(map(_is_local, splitting))
         and any(map(_ends_lines, splitting))
@@ -68,7 +68,7 @@ def cuts_are_exact(tokenizer: Any) -> bool:
 
 
 def last_cut(text: str) -> int:
-    """Return the place of the last cut of a text, 0 if there is none."""
+    """Return the index of the last cut of a text, 0 if there is none."""
     place = len(text)
     while (place := text.rfind("\n", 0, place)) > 0:
         if _is_cut(text, place):
@@ -94,7 +94,7 @@ def _is_cut(text: str, line_break: int) -> bool:
 
 
 def _steps(component: Any, inner: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the steps of a normalizer or pre-tokenizer as the library serializes them, nested sequences flattened."""
+    """Yield the steps of a normalizer or pre-tokenizer as serialized by the library, with sequences flattened."""
     waiting = [] if component is None else [json.loads(component.__getstate__())]
     while waiting:
         step = waiting.pop(0)
@@ -112,7 +112,7 @@ def _is_local(step: Mapping[str, Any]) -> bool:
 
 
 def _ends_lines(step: Mapping[str, Any]) -> bool:
-    """Return True if a step makes a piece end at every cut."""
+    """Return True if a step ends a piece at every cut."""
     kind = step["type"]
     if kind == "ByteLevel":
         return bool(step["use_regex"] and not step["add_prefix_space"])
@@ -134,6 +134,6 @@ def _alternatives(pattern: str) -> list[str]:
 
 
 def _may_span_a_cut(token: Any) -> bool:
-    """Return True if an added token, which is found before the rules apply, may hold both sides of a cut."""
+    """Return True if an added token, which is matched before the rules apply, may contain both sides of a cut."""
     text = str(token.content)
     return "\n" in text or (bool(token.rstrip) and text[-1:].isalnum())

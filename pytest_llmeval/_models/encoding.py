@@ -1,7 +1,7 @@
-"""Texts to token ids and back: the one place that knows the tokenizer.
+"""Encoding of texts as token ids, and decoding, for one tokenizer.
 
-A continuation is encoded together with its context, and its ids are those after the ids of the context. This is how
-the model has seen such texts: encoded by itself ` yes` may begin with a stray token, and BOS may get in between.
+A continuation is encoded together with its context, and its ids are those after the ids of the context, as in the
+training data. Encoded separately, ` yes` may begin with another token, and may have BOS before it.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from pytest_llmeval._models.token_cache import TokenCache
 from pytest_llmeval._models.token_cache import tokenizer_content
 
 
-#: A tokenizer of transformers. The package works without its types.
+#: A tokenizer of transformers, without its types, so that the package can be checked without transformers.
 Tokenizer: TypeAlias = Any
 
-#: Attributes of configs that hold the window, for different model types, in the order they are tried.
+#: The attributes for the window in configs of different model types, in the order in which they are tried.
 LENGTH_NAMES = ("n_positions", "max_position_embeddings", "n_ctx")
-#: The window of a model if neither config nor tokenizer has one.
+#: The window of a model if neither its config nor its tokenizer has a limit.
 DEFAULT_MAX_LENGTH = 2048
 #: Tokenizers without a limit report int(1e30).
 NO_LIMIT = 10**12
 
-#: Contexts after which a continuation is encoded on trial, see `_encode_apart`.
+#: The contexts that `_encode_apart` tries before a continuation.
 ANCHORS = ("\n", ".", "a")
 
 
 class TextEncoder:
     """Encodes requests for a window of `max_length` tokens.
 
-    A text gets the special tokens that its tokenizer adds in front, unless it begins with BOS already (a chat
-    template wrote it). Special tokens that a tokenizer adds at the end (EOS) are omitted, because a prompt goes on.
-    `add_bos_token`: False omits those in front too, True adds BOS whatever the tokenizer does. `prefix_token_id`
-    precedes a text without context; None is BOS, else EOS. `cache` keeps encoded pairs for later encoders that are
-    equal: in tokenizer, window and settings.
+    A text gets the special tokens that its tokenizer adds in front, unless it already begins with BOS (from a chat
+    template). Special tokens at the end (EOS) are removed, because the text continues. `add_bos_token`: False omits
+    those in front too, True adds BOS whatever the tokenizer does. `prefix_token_id`: the token before a text without
+    context; None is BOS, else EOS. `cache` stores encoded pairs for encoders with equal tokenizers, windows and
+    settings.
     """
 
     def __init__(
@@ -80,13 +80,13 @@ class TextEncoder:
 
     @property
     def prefix_token_id(self) -> int:
-        """The id that precedes a text without context. Raises ModelError without a named one, BOS and EOS."""
+        """The id before a text without context. Raises ModelError if none is given and there is no BOS or EOS."""
         for token in (self._named_prefix, self._bos, self._tokenizer.eos_token_id):
             if token is not None:
                 return int(token)
         raise ModelError(
-            "the tokenizer has neither BOS nor EOS to stand before a text without context: "
-            "name one with --llmeval-model-args prefix_token_id=N"
+            "the tokenizer has neither BOS nor EOS to put before a text without context: "
+            "set a token with --llmeval-model-args prefix_token_id=N"
         )
 
     def pairs(self, requests: Sequence[Pair]) -> list[TokenRequest]:
@@ -96,14 +96,14 @@ class TextEncoder:
         return self._cache.pairs(self._identity, requests, self._encode_pairs)
 
     def rolling(self, texts: Sequence[str]) -> list[list[TokenRequest]]:
-        """Return the windows of each whole text. BOS precedes the first token and is never predicted itself."""
+        """Return the windows of each whole text. The prefix token (BOS) is before the first and is not predicted."""
         named = self._named_prefix is not None or not self._first_ids
         prefix = (self.prefix_token_id,) if named else self._first_ids
         encoded = self._encode_bare(texts)
         return [list(rolling_windows(_without(encoded[text], prefix), prefix, self.max_length)) for text in texts]
 
     def prompts(self, requests: Sequence[tuple[str, GenerationKwargs]]) -> list[GenerationRequest]:
-        """Return the requests of prompts to be continued. Raises RequestError if one leaves no space for new tokens."""
+        """Return the requests of prompts. Raises RequestError if max_gen_toks leaves no space for a prompt."""
         encoded = self._encode(text for text, _ in requests)
         return [
             fit_prompt(i, encoded[text] or (self.prefix_token_id,), kwargs, self.max_length)
@@ -111,20 +111,20 @@ class TextEncoder:
         ]
 
     def decode(self, ids: Sequence[int], *, special_tokens: bool) -> str:
-        """Return the text of some tokens, EOS and other special tokens included or not."""
+        """Return the text of tokens, with or without EOS and other special tokens."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=not special_tokens))
 
     def _encode_pairs(self, requests: Sequence[Pair]) -> list[TokenRequest]:
         moved = [_move_blanks(context, continuation) for context, continuation in requests]
         places = {context: last_cut(context) if self._cuts_are_exact else 0 for context, _ in moved}
-        # The head of a context, up to its last cut, is encoded alike whatever follows; its tail with each continuation.
+        # The ids of a context up to its last cut (head) do not depend on the rest (tail), which is encoded with `rest`.
         with_special: list[str] = []
         bare: list[str] = []
         for context, rest in moved:
             head, tail = context[: places[context]], context[places[context] :]
             if head:
                 with_special.append(head)
-            # What follows a head, or has no context, gets no special tokens in front.
+            # A text after a head, or without context, gets no special tokens in front.
             texts = bare if head or not context else with_special
             texts += [tail, tail + rest] if tail else [rest]
         encoded, encoded_bare = self._encode(with_special), self._encode_bare(bare)
@@ -136,7 +136,7 @@ class TextEncoder:
         return answers
 
     def _split(self, index: int, context: str, rest: str, encoded: Mapping[str, TokenIds]) -> tuple[TokenIds, TokenIds]:
-        """Return the ids of a context and those of its continuation: together they spell the joined text."""
+        """Return the ids of a context and of its continuation, which together spell the concatenated text."""
         if context and encoded[context]:
             left, whole = encoded[context], encoded[context + rest]
             right = whole[len(left) :]
@@ -150,11 +150,11 @@ class TextEncoder:
         return left, right
 
     def _encode_apart(self, rest: str, left: TokenIds, whole: TokenIds) -> TokenIds:
-        """Return the ids of a continuation by itself, where a token of the joined text spans the border.
+        """Return the ids of a continuation if a token of the whole text spans the end of the context.
 
         Some tokenizers mark the start of a text as the start of a word, which a continuation is not. So the
-        continuation is also encoded after each of `ANCHORS`; the result is the first one whose ids, after those of
-        the context, spell the joined text.
+        continuation is also encoded after each of `ANCHORS`; the result is the first encoding whose ids, after those of
+        the context, spell the whole text.
         """
         texts = [rest, *(text for anchor in ANCHORS for text in (anchor, anchor + rest))]
         encoded = self._encode_bare(texts)
@@ -165,12 +165,12 @@ class TextEncoder:
         return next((ids for ids in found if ids and self._spells(left + ids, whole)), found[0])
 
     def _spells(self, ids: TokenIds, whole: TokenIds) -> bool:
-        """Return True if ids are the same letters as `whole`, by their pieces: decoding may remove blanks."""
+        """Return True if ids spell the same text as `whole`. Token strings are compared: decoding may remove blanks."""
         found, expected = (self._tokenizer.convert_ids_to_tokens(list(part)) for part in (ids, whole))
         return "".join(found) == "".join(expected)
 
     def _encode(self, texts: Iterable[str]) -> dict[str, TokenIds]:
-        """Return the ids of each distinct text, with the special tokens in front that it should have, once."""
+        """Return the ids of each distinct text with its special tokens in front, each of them once."""
         distinct = dict.fromkeys(texts)
         bare = {text for text in distinct if self._add_bos_token is False or text.startswith(self._bos_texts)}
         others = [text for text in distinct if text not in bare]
@@ -194,7 +194,7 @@ class TextEncoder:
         return {text: tuple(chain.from_iterable(map(encoded.__getitem__, parts_of[text]))) for text in distinct}
 
     def _tokenize(self, texts: list[str], *, special_tokens: bool) -> dict[str, TokenIds]:
-        """Call the tokenizer once for all texts: a fast one spreads them over its own threads."""
+        """Return the ids of texts. The tokenizer is called once, so that a fast one can use its threads."""
         if not texts:
             return {}
         encoded = self._tokenizer(
@@ -203,7 +203,7 @@ class TextEncoder:
         return {text: tuple(ids) for text, ids in zip(texts, encoded, strict=True)}
 
     def _trim(self, ids: TokenIds) -> TokenIds:
-        """Return ids without the special tokens at their end, and with those in front only once."""
+        """Return ids without special tokens at the end, and without repetition of those in front."""
         if self._last_ids and ids[-len(self._last_ids) :] == self._last_ids:
             ids = ids[: -len(self._last_ids)]
         n = len(self._first_ids)
@@ -211,7 +211,7 @@ class TextEncoder:
 
 
 def window_of(config: Any, tokenizer: Tokenizer) -> int:
-    """Return how many tokens a model reads at once: by its config (of its text part), else by its tokenizer."""
+    """Return the window of a model in tokens, from its (text) config, else from its tokenizer."""
     text_config = getattr(config, "text_config", None) or config
     for name in LENGTH_NAMES:
         length = getattr(text_config, name, None)
@@ -222,7 +222,7 @@ def window_of(config: Any, tokenizer: Tokenizer) -> int:
 
 
 def _special_ids(tokenizer: Tokenizer) -> tuple[TokenIds, TokenIds]:
-    """Return the ids that a tokenizer adds before and after every text, seen on the first word of its vocabulary."""
+    """Return the ids that a tokenizer adds before and after every text, found with the first word of its vocabulary."""
     if not tokenizer("", verbose=False)["input_ids"]:
         return (), ()
     special = set(tokenizer.all_special_ids)
@@ -236,7 +236,7 @@ def _special_ids(tokenizer: Tokenizer) -> tuple[TokenIds, TokenIds]:
 
 
 def _move_blanks(context: str, continuation: str) -> tuple[str, str]:
-    """Return ``("A:", " yes")`` for ``("A: ", "yes")``: models write a blank as part of the word after it."""
+    """Return ``("A:", " yes")`` for ``("A: ", "yes")``, since tokens contain the blank before a word."""
     kept = context.rstrip()
     return kept, context[len(kept) :] + continuation
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from pytest_llmeval._errors import SettingError
 
 
-#: A model as the user gave it: (its name, if any, and its spec).
+#: A model as given by the user: (its name, or None, and its spec).
 Given: TypeAlias = tuple[str | None, str]
 
 _NUMBER = re.compile(r"([0-9]+)")
@@ -24,9 +24,9 @@ _OR_LIST = "name the checkpoints between them in their order, each with --llmeva
 def history_between(good: Given, bad: Given, listed: Sequence[Given] = ()) -> list[Given]:
     """Return all checkpoints from `good` to `bad`, both included, in the order in which they were saved.
 
-    `listed` are the models between them in that order; `good` and `bad` may be among them, by name or by spec. If it
-    is empty, the checkpoints are those in the folder of the two whose names differ from theirs only in numbers, in
-    the order of these numbers. Raises SettingError if there is no such order, or if a model is not between the two.
+    `listed`: the models between them in that order, optionally with `good` and `bad`, by name or by spec. If it is
+    empty, the result is all checkpoints in the folder of `good` and `bad` whose names differ from theirs only in
+    numbers, sorted by these. Raises SettingError if they cannot be sorted, or if a model is not between the two.
     """
     if good[1] == bad[1]:
         raise SettingError(f"GOOD and BAD are both {good[1]!r}: name two checkpoints")
@@ -37,10 +37,10 @@ def history_between(good: Given, bad: Given, listed: Sequence[Given] = ()) -> li
 
 
 def first_bad(count: int, is_bad: Callable[[int], bool | None]) -> tuple[int, int]:
-    """Return the places of the last good and the first bad of `count` checkpoints, the first good, the last bad.
+    """Return the indices of the last good and the first bad of `count` checkpoints; the first is good, the last is bad.
 
     `is_bad` is called for ceil(log2(count - 1)) others, and for one more per checkpoint that cannot be judged (None):
-    the search continues with those beside it. Checkpoints between the two places returned could not be judged.
+    the search continues with its neighbours. Checkpoints between the returned indices could not be judged.
     """
     good, bad = 0, count - 1
     left = list(range(1, bad))

@@ -1,4 +1,4 @@
-"""A Hugging Face model as an `LM`: the encoder, the engine and the chat template of one model put together."""
+"""A Hugging Face model as an `LM`, which combines its encoder, engine and chat template."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ from pytest_llmeval._models.specs import HuggingFaceSpec
 from pytest_llmeval._models.token_cache import TokenCache
 
 
-#: The date in prompts of chat templates that print one: the date that Llama 3's own template falls back to.
+#: The date for chat templates that print one, which is the default date in the template of Llama 3.
 TODAY = datetime.datetime(2024, 7, 26)
 _STRFTIME_NOW = re.compile(r"""strftime_now\(\s*(?P<quote>["'])(?P<format>.*?)(?P=quote)\s*\)""")
-#: Tokens decoded in addition to the length of a stop string: some write nothing, or part of a letter.
+#: The number of tokens to decode beyond the bytes of a stop string, since some tokens have no text of their own.
 SPARE_TOKENS = 4
 
 
 class HuggingFaceLM:
     """One causal model of transformers.
 
-    `load` returns the model for some arguments; it is called when the weights are first needed. `identify` returns the
-    fingerprint. `token_cache` is shared by several models of a session. `on_progress`, an attribute to be set, is
-    called with (requests done, requests in all) after every batch.
+    `load` returns the model for its arguments; it is called when the weights are first needed. `identify` returns the
+    fingerprint. `token_cache` may be shared by the models of a session. `on_progress`, an attribute that callers may
+    set, is called with (requests done, requests in all) after every batch.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class HuggingFaceLM:
 
     @cached_property
     def fingerprint(self) -> str | None:
-        """A hash of all that the answers depend on; None for a model in memory, whose weights may change."""
+        """A hash of everything that answers depend on; None for a model in memory, whose weights may change."""
         return None if self._identify is None else self._identify()
 
     @cached_property
@@ -109,15 +109,15 @@ class HuggingFaceLM:
 
     @property
     def engine_choice(self) -> EngineChoice:
-        """The engines that serve this model, and the reasons against faster ones. Loads the weights."""
+        """The engines of this model, and the reasons against faster ones. Loads the weights."""
         return self.engine.choice
 
     def prepare(self) -> None:
-        """Read the weights now. Raises ModelError if that fails."""
+        """Load the weights now. Raises ModelError if that fails."""
         _ = self.engine
 
     def close(self) -> None:
-        """Free the memory; another request would load the model again."""
+        """Free the memory; a later request loads the model again."""
         held = self.__dict__.keys() & {"engine", "_model"}
         for name in held:
             del self.__dict__[name]
@@ -125,7 +125,7 @@ class HuggingFaceLM:
             free_memory()
 
     def usage(self) -> dict[str, int]:
-        """Return the `tokens` read so far and the `peak_memory` in bytes; nothing while the model is not loaded."""
+        """Return the `tokens` read so far and the `peak_memory` in bytes; empty while the model is not loaded."""
         if "_model" not in self.__dict__:
             return {}
         return {"tokens": self._usage.tokens, "peak_memory": peak_memory(self._model.device)}
@@ -133,7 +133,7 @@ class HuggingFaceLM:
     def recomputed(self, dtype: str | None = None) -> Iterator[HuggingFaceLM]:
         """Yield the same model in passes of other sizes, then, if `dtype` is given, loaded in that dtype.
 
-        The latter is closed once the next one is requested. Raises ModelError if the model has that dtype already.
+        The latter is closed when the iterator continues. Raises ModelError if the model already has that dtype.
         """
         model = self._model
         for name, options in other_groupings(model, self._args.engine_options):
@@ -141,7 +141,7 @@ class HuggingFaceLM:
         if dtype is None:
             return
         if getattr(torch, dtype) == model.dtype:
-            raise ModelError(f"--llmeval-noise: model {self.name!r} computes in {dtype} already: name another dtype")
+            raise ModelError(f"--llmeval-noise: model {self.name!r} already computes in {dtype}: choose another dtype")
         other = self._copy(dtype, replace(self._args, dtype=dtype), None)
         try:
             yield other
@@ -149,7 +149,7 @@ class HuggingFaceLM:
             other.close()
 
     def _copy(self, name: str, args: ModelArgs, model: Any) -> HuggingFaceLM:
-        """Return a copy with an engine of its own; without `model` it loads one of its own."""
+        """Return a copy with its own engine; without `model` it loads its own model."""
         other = copy.copy(self)
         for cached in ("engine", "_model"):
             other.__dict__.pop(cached, None)
@@ -181,12 +181,12 @@ class HuggingFaceLM:
     def loglikelihood(self, requests: Sequence[tuple[str, str]]) -> list[Loglikelihood]:
         """Return an answer for each (context, continuation).
 
-        Raises RequestError for a continuation without a token, or one that is longer than the window.
+        Raises RequestError for a continuation without tokens, or one that is longer than the window.
         """
         return self._score(self._encoder.pairs(requests))
 
     def loglikelihood_rolling(self, requests: Sequence[str]) -> list[float]:
-        """Return the log-probability of each text; that of an empty text is 0."""
+        """Return the log-probability of each text, which is 0 for an empty text."""
         texts = self._encoder.rolling(requests)
         answers = iter(self._score([window for windows in texts for window in windows]))
         return [sum(next(answers).logprob for _ in windows) for windows in texts]
@@ -200,11 +200,11 @@ class HuggingFaceLM:
         return [self._text(prompt, done) for prompt, done in zip(prompts, completions, strict=True)]
 
     def apply_chat_template(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> str:
-        """Return the prompt that the model's own template makes of messages; its date, if it has one, is `TODAY`.
+        """Return the prompt of messages by the model's chat template; a date in it is `TODAY`.
 
-        Without the generation prompt the last message stays open, to be continued. If a template refuses a system
-        message, that message is omitted with a warning, as in lm_eval. Raises ModelError if there is no template, or
-        if it fails.
+        Without `add_generation_prompt` the last message is left open, to be continued. A system message that the
+        template does not accept is omitted with a warning, as in lm_eval. Raises ModelError if there is no template,
+        or if it fails.
         """
         if not self._tokenizer.chat_template:
             raise ModelError(f"model {self.name!r} has no chat template: run it without --llmeval-chat-template")
@@ -219,7 +219,7 @@ class HuggingFaceLM:
             raise ModelError(f"the chat template of model {self.name!r} fails: {refusal}") from refusal
         if refusal is not None:
             warnings.warn(
-                f"the chat template of model {self.name!r} takes no system message ({refusal}): it is omitted",
+                f"the chat template of model {self.name!r} does not accept a system message ({refusal}): it is omitted",
                 LLMEvalWarning,
                 stacklevel=2,
             )
@@ -252,14 +252,14 @@ class HuggingFaceLM:
         return [stop for stop in (*kwargs.until, self._eos_text) if stop]
 
     def _is_stopped(self, ids: Sequence[int], kwargs: GenerationKwargs) -> bool:
-        """Return True if the text of some new tokens holds a stop string, wherever its tokens end."""
+        """Return True if the text of new tokens contains a stop string, whatever the borders of tokens."""
         stops = self._stops(kwargs)
 
         def holds_stop(some: Sequence[int]) -> bool:
             text = self._encoder.decode(some, special_tokens=True)
             return any(stop in text for stop in stops)
 
-        # Only the last tokens can complete a stop string: the whole text is decoded if they seem to.
+        # Only the last tokens can complete a stop string: the whole text is decoded only if they contain one.
         reach = max((len(stop.encode()) for stop in stops), default=0) + SPARE_TOKENS
         return holds_stop(ids[-reach:]) and holds_stop(ids)
 
@@ -271,7 +271,7 @@ class HuggingFaceLM:
 
 
 def open_model(spec: HuggingFaceSpec, token_cache: TokenCache | None = None) -> HuggingFaceLM:
-    """Return the model of a spec: config and tokenizer are read now, the weights later. Raises ModelError."""
+    """Return the model of a spec. Config and tokenizer are read now, the weights later. Raises ModelError."""
     device = choose_device(spec.args.device)
     share_processors(device)
     loader = Loader(spec)

@@ -1,7 +1,7 @@
 """Loading of the config, the tokenizer and the weights of a folder, file or hub id with transformers.
 
-Only messages that a score may depend on are shown: weights missing from the checkpoint are an error, and the warnings
-of transformers become Python warnings, except those that are advice only.
+Only messages that may concern scores are shown: weights missing from the checkpoint are an error, and the warnings of
+transformers become Python warnings, except those that give only advice.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _VERSION = tuple(map(int, transformers.__version__.split(".")[:2]))
 #: The keyword was renamed in transformers 4.56.
 DTYPE_KEYWORD = "dtype" if _VERSION >= (4, 56) else "torch_dtype"
 
-#: From 5.0 on the error for weights whose shape is not the model's names none of them, except in a table that it logs.
+#: From 5.0 on the error for weights of the wrong shape does not name them; only a logged table does.
 TELLS_SHAPES = _VERSION < (5, 0)
 
-#: Arguments that change speed and memory only.
+#: Arguments that affect only speed and memory.
 NEUTRAL_ARGS = frozenset({"device", "batch_size", "max_batch_tokens", "engine"})
 
-#: Messages of transformers at loading that no score depends on.
+#: Messages of transformers during loading that do not concern scores.
 ADVISORY = re.compile(
     "`torch_dtype` is deprecated"
     "|You are attempting to use Flash Attention 2"
@@ -63,7 +63,7 @@ _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 
 
 class Loader:
-    """The parts of one model, each read when it is asked for."""
+    """Loads the parts of one model; each method reads one of them."""
 
     def __init__(self, spec: HuggingFaceSpec) -> None:
         self.spec = spec
@@ -73,7 +73,7 @@ class Loader:
         """Return the config. Raises ModelError if it cannot be read, and for an encoder-decoder model."""
         config = self._read("the config", transformers.AutoConfig.from_pretrained, self._place())
         if getattr(config, "is_encoder_decoder", False):
-            raise ModelError(f"model {self.spec.place!r} is an encoder-decoder model: only decoders are served")
+            raise ModelError(f"model {self.spec.place!r} is an encoder-decoder model: use a decoder model")
         return config
 
     def tokenizer(self) -> Any:
@@ -90,7 +90,7 @@ class Loader:
         return self._read("the tokenizer", transformers.AutoTokenizer.from_pretrained, place)
 
     def model(self, config: Any, device: torch.device) -> Any:
-        """Return the model on `device`, in evaluation mode. Raises ModelError for missing or unfit weights."""
+        """Return the model on `device`, in evaluation mode. Raises ModelError for missing or misshapen weights."""
         dtype = "auto" if self.args.dtype == "auto" else getattr(torch, self.args.dtype)
         keywords = self._place() | {"config": config, "output_loading_info": True, DTYPE_KEYWORD: dtype}
         if not TELLS_SHAPES:
@@ -109,7 +109,7 @@ class Loader:
         unused = sorted(info["unexpected_keys"])
         if unused:
             warnings.warn(
-                f"model {self.spec.place!r}: {type(model).__name__} has no use for {len(unused)} of the weights: "
+                f"model {self.spec.place!r}: {type(model).__name__} does not use {len(unused)} of the weights: "
                 f"{listed(unused)}",
                 LLMEvalWarning,
                 stacklevel=2,
@@ -124,10 +124,10 @@ class Loader:
             ) from None
 
     def fingerprint(self, config: Any) -> str | None:
-        """Return a hash of all that the answers depend on; None for a model of the hub whose commit is not known.
+        """Return a hash of everything that answers depend on; None for a hub model with an unknown commit.
 
-        It covers the contents of a folder or file, or the commit of a hub id, and the arguments. Equal copies have
-        equal fingerprints wherever they lie.
+        It covers the contents of a folder or file, or the commit of a hub id, and the arguments. Equal copies in
+        different folders have equal fingerprints.
         """
         commit = getattr(config, "_commit_hash", None)
         in_hub = self.spec.kind == "hub"
@@ -143,18 +143,18 @@ class Loader:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def _check_shapes(self, mismatched: Iterable[Sequence[Any]]) -> None:
-        """Raise ModelError if there are weights of another shape than in the config: (name, saved shape, expected)."""
+        """Raise ModelError if there are mismatched weights, each (name, saved shape, shape by the config)."""
         odd = sorted((name, tuple(saved), tuple(expected)) for name, saved, expected in mismatched)
         if odd:
             name, saved, expected = odd[0]
             do = "does" if len(odd) == 1 else "do"
             raise ModelError(
                 f"model {self.spec.place!r}: {len(odd)} of its weights {do} not have the shape in the config, "
-                f"first {name}: saved is {saved}, expected {expected}; use config and weights that were saved together"
+                f"first {name}: saved as {saved}, expected {expected}; use config and weights that were saved together"
             )
 
     def _place(self) -> dict[str, Any]:
-        """Return the keywords of `from_pretrained` that say where to read from."""
+        """Return the keyword arguments of `from_pretrained` for the place of the model."""
         if self.spec.kind == "gguf":
             path = Path(self.spec.place)
             return {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
@@ -166,18 +166,18 @@ class Loader:
         return place | {"trust_remote_code": self.args.trust_remote_code}
 
     def _read(self, what: str, read: Callable[..., Loaded], keywords: Mapping[str, Any]) -> Loaded:
-        """Call `read`. Raises ModelError with the reason: a fault of the checkpoint, the network or a package."""
+        """Return the result of `read`. Raises ModelError, with the reason, if it fails; `what` names it in messages."""
         try:
             with silence() as messages, contextlib.ExitStack() as stack:
                 if "gguf_file" in keywords:
-                    # transformers shows the progress of reading GGUF even if its progress bars are off.
+                    # transformers shows the progress of reading GGUF even if its progress bars are disabled.
                     stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
                 loaded = read(**keywords)
         except Exception as error:
             reason = str(error).strip() or type(error).__name__
             if "above report" in reason and messages:
                 reason = f"{reason}\n{_COLOURS.sub('', messages[-1])}"
-            hint = f" (nor is there such a folder in {Path.cwd()})" if self.spec.kind == "hub" else ""
+            hint = f" (there is no such folder in {Path.cwd()} either)" if self.spec.kind == "hub" else ""
             raise ModelError(f"model {self.spec.place!r}: {what} cannot be loaded: {reason}{hint}") from error
         for message in dict.fromkeys(messages):
             if not ADVISORY.search(message):

@@ -1,7 +1,7 @@
-"""Model specs: the text of ``--llmeval-model`` parsed once, into what the loader needs.
+"""Model specs: the text of ``--llmeval-model``, parsed once, as the loader needs it.
 
-A spec names a folder, a GGUF file, a hub id, or something that a plugin serves. All of it is checked without torch,
-transformers or a network, so that a wrong spec ends a run before it starts.
+A spec names a folder, a GGUF file, a hub id, or a model of a plugin. It is checked without torch, transformers or
+network access, so that a wrong spec is an error before the run starts.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from pytest_llmeval._models.checkpoints import check_gguf
 from pytest_llmeval._plain import did_you_mean
 
 
-#: Makes a model from what follows ``SCHEME:`` and the texts of the model arguments.
+#: Returns a model for the text after ``SCHEME:`` and the texts of the model arguments.
 ModelFactory: TypeAlias = Callable[[str, Mapping[str, str]], LM]
 
 NO_SCHEMES: Mapping[str, ModelFactory] = MappingProxyType({})
-#: The scheme of a Hugging Face model; a spec without a scheme has this one.
+#: The scheme of Hugging Face models, which is the default.
 HUGGING_FACE = "hf"
-#: Schemes that the documentation names and that other packages serve.
+#: Schemes in the documentation that other packages provide.
 ELSEWHERE = frozenset({"openai", "vllm"})
 
-# Two letters at least, so that the drive of a Windows path is not a scheme.
+# At least two letters, so that the drive of a Windows path is not a scheme.
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<rest>.*)", re.DOTALL)
 _HUB_ID = re.compile(r"(?:[A-Za-z0-9][\w.-]{0,95}/)?[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 _PATH_LIKE = re.compile(r"[.~]{0,2}[/\\]|[.]{1,2}$|~|[A-Za-z]:[/\\]|.*\\|.*/.*/")
@@ -56,7 +56,7 @@ class HuggingFaceSpec:
 
 @dataclass(frozen=True, slots=True)
 class SchemeSpec:
-    """A spec ``SCHEME:REST`` that a plugin serves; `factory` gets `rest` and the texts of the arguments."""
+    """A spec ``SCHEME:REST`` of a plugin; `factory` is called with `rest` and the texts of the arguments."""
 
     factory: ModelFactory
     rest: str
@@ -67,12 +67,12 @@ ModelSpec: TypeAlias = HuggingFaceSpec | SchemeSpec
 
 
 def parse_spec(text: str, args: Mapping[str, str], *, schemes: Mapping[str, ModelFactory] = NO_SCHEMES) -> ModelSpec:
-    """Return the model that a spec and the texts of the model arguments name, checked as far as possible unloaded.
+    """Return the parsed spec of a model, after all checks that do not load the model.
 
     `text` is a folder, a ``.gguf`` file, a hub id, or ``SCHEME:REST`` of one of `schemes`. Raises SettingError for
     an unknown scheme; a folder or file that does not exist; a folder without config, weights or tokenizer; weights
-    that are cut short; and a model argument that is unknown or of the wrong type. The arguments of a registered
-    scheme are for its factory to check.
+    that are cut short; and a model argument that is unknown or of the wrong type. The factory of a registered scheme
+    checks its arguments itself.
     """
     found = _SCHEME.fullmatch(text)
     scheme, rest = (HUGGING_FACE, text) if found is None or Path(text).exists() else found.group("scheme", "rest")
@@ -83,7 +83,7 @@ def parse_spec(text: str, args: Mapping[str, str], *, schemes: Mapping[str, Mode
     known = {HUGGING_FACE, *schemes}
     if scheme in ELSEWHERE:
         raise SettingError(
-            f"model {text!r}: {scheme!r} models come with a plugin, and none is installed that registers the scheme "
+            f"model {text!r}: {scheme!r} models come with a plugin, and no installed plugin registers this scheme "
             f"(hook pytest_llmeval_register_models); registered here: {', '.join(sorted(known))}"
         )
     mend = did_you_mean(scheme, sorted(known), otherwise=f"; there are: {', '.join(sorted(known))}")

@@ -1,8 +1,8 @@
 """Token ids encoded once for all models of a session whose tokenizers are equal.
 
-A doc of MMLU with five shots takes 3 ms (anatomy) to 16 ms (professional law) to encode on one processor; with the
-cache the second checkpoint needs 0.1 ms (`perf/sharing.py`). Otherwise a GPU would wait for the tokenizer. Generation
-and rolling log-likelihoods encode little compared with what they compute, and are not cached.
+Encoding a doc of MMLU with five few-shot examples takes 3 ms (anatomy) to 16 ms (professional law) on one processor;
+with the cache the second checkpoint needs 0.1 ms (`perf/sharing.py`). Otherwise a GPU would wait for the tokenizer.
+Generation and rolling log-likelihoods spend little time on encoding and are not cached.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pytest_llmeval._engine import TokenRequest
 from pytest_llmeval._plain import BoundedCache
 
 
-#: Token ids that are kept, 4 bytes each (256 MB): those of all of MMLU with five shots take a sixth of it.
+#: The most token ids in a cache, 4 bytes each (256 MB). All of MMLU with five few-shot examples needs a sixth of it.
 CAPACITY = 1 << 26
-#: Settings of a tokenizer that say only where its files are.
+#: Settings of a tokenizer that name only the location of its files.
 FILE_SETTINGS = frozenset({"name_or_path", "vocab_file", "merges_file", "tokenizer_file", "special_tokens_map_file"})
 
-#: (context, continuation) texts.
+#: A pair of texts (context, continuation).
 Pair: TypeAlias = tuple[str, str]
-#: Context ids, continuation ids, and whether the context was truncated.
+#: Context ids, continuation ids, and True if the context was truncated.
 _Packed: TypeAlias = tuple["array[int]", "array[int]", bool]
 
 
@@ -40,10 +40,10 @@ class TokenCache:
     def pairs(
         self, encoder: bytes, pairs: Sequence[Pair], encode: Callable[[Sequence[Pair]], list[TokenRequest]]
     ) -> list[TokenRequest]:
-        """Return the requests of some pairs; `encode` is called once, for those that are not cached.
+        """Return the requests of pairs; `encode` is called once, with those that are not cached.
 
-        `encoder` is equal for encoders that give equal ids. Raises RequestError as `encode` does, with the index of
-        the pair in `pairs`.
+        `encoder`: a key that is equal for encoders that return equal ids. Raises RequestError as `encode` does, with
+        the index of the pair in `pairs`.
         """
         keys = [_key(encoder, *pair) for pair in pairs]
         found = [self._cache.get(key) for key in keys]
@@ -53,7 +53,7 @@ class TokenCache:
         except RequestError as error:
             raise RequestError(missing[error.index], str(error)) from None
         self._keep({keys[i]: request for i, request in fresh.items()})
-        # The choices of one doc share one context tuple, as they do when they are first encoded.
+        # The choices of a doc share one context tuple, as they do after encoding.
         contexts: dict[int, TokenIds] = {}
         return [fresh[i] if packed is None else _unpack(packed, contexts) for i, packed in enumerate(found)]
 
@@ -69,10 +69,10 @@ class TokenCache:
 
 
 def tokenizer_content(tokenizer: Any) -> str | None:
-    """Return everything that the ids of a text depend on, as a text; None for a tokenizer that is not a fast one.
+    """Return a text of everything that the ids of texts depend on; None if the tokenizer is not a fast one.
 
-    Copies in different folders, or under different names, have equal contents. A difference that changes no id (an
-    option of a special token, say) makes contents unequal all the same; such tokenizers share nothing.
+    Copies in different folders, or under different names, have equal contents. A difference that changes no id (e.g. an
+    option of a special token) also makes contents unequal; such tokenizers share no ids.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:

@@ -1,14 +1,14 @@
-"""Run code that a model wrote in a sandbox enforced by the Linux kernel; where there is none, refuse to run it.
+"""Run code that a model wrote in a sandbox enforced by the Linux kernel; without a sandbox, refuse to run it.
 
-The layers overlap, so that a hole in one is not a way out: namespaces (user, mount, PID, network, IPC, UTS, cgroup)
+The layers overlap, so that a hole in one is not enough to escape: namespaces (user, mount, PID, network, IPC, UTS, cgroup)
 with a root folder that holds little more than Python's own library (`root_folder`); an allow list of system calls
 (`syscalls`); the user nobody, without capabilities or a way to gain any (`launcher`); limits on time, memory, files
 and threads (`trial`). They stop a program that hangs, floods, forks, deletes, spies or connects to a network. They do
-not defend the verdict against code written to deceive its own tests, see `trial`. And all of them belong to the
-kernel: against an unknown hole in the kernel only a separate machine helps.
+not protect the outcome from code written to deceive its own tests, see `trial`. All of them are enforced by the kernel:
+only a separate machine protects from an unknown hole in it.
 
     limits       CodeLimits, CodeOutcome: the values that both processes share
-    worker       the test process's side: one launcher, and the reasons for refusal
+    worker       in the test process: the control of one launcher, and the reasons for refusal
     launcher     the process outside: enters the root folder, forks a watcher per program
     root_folder  namespaces and the root folder
     trial        one program: limits, run, verdict
@@ -30,7 +30,7 @@ from pytest_llmeval._sandbox.worker import refusal
 
 __all__ = ["CodeLimits", "CodeOutcome", "Worker", "available", "run_code"]
 
-# Reaches its end only if every layer of the sandbox holds.
+# This program reaches its end only if every layer of the sandbox works.
 _PROBE = """
 import os, socket, sys
 assert os.getpid() == 1 and os.getppid() == 0, "it is not in a process tree of its own"
@@ -47,9 +47,9 @@ for attempt in (os.fork, socket.socket, lambda: open("/file", "w"), lambda: os.e
 
 
 def available() -> str | None:
-    """Return None if the sandbox works here, else the reason and what to do about it.
+    """Return None if the sandbox works on this machine, else the reason and the remedy.
 
-    Runs a program in a sandbox, which takes about 0.1 s: callers should keep the answer.
+    Runs a program in a sandbox, which takes about 0.1 s, so callers should store the result.
     """
     try:
         outcome = run_code(_PROBE)
@@ -59,6 +59,6 @@ def available() -> str | None:
 
 
 def run_code(program: str, limits: CodeLimits = LIMITS) -> CodeOutcome:
-    """Run one Python program, which passes if its last statement is reached. Raises SandboxError where it cannot."""
+    """Run a Python program, which passes if its last statement is reached. Raises SandboxError without a sandbox."""
     with Worker() as worker:
         return worker.run(program, limits)

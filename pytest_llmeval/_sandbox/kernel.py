@@ -1,6 +1,6 @@
-"""Linux calls that Python does not offer, through libc. Each raises OSError that names the call.
+"""Linux system calls that Python does not provide, through libc. Each raises OSError with the name of the call.
 
-Only launchers import this.
+Only launchers import this module.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PR_SET_NO_NEW_PRIVS = 38
 _AT_RECURSIVE = 0x8000
 _MNT_DETACH = 0x2
 _MOUNT_ATTR_SIZE = 32
-# The same number on every architecture, as all calls since Linux 5.1.
+# The same number on every architecture, as for all calls since Linux 5.1.
 _SYS_MOUNT_SETATTR = 442
 _CAPABILITY_VERSION_3 = 0x2008_0522
 _SECCOMP_MODE_FILTER = 2

@@ -1,8 +1,8 @@
-"""The process that starts sandboxes: it moves into its own root folder, then runs one program after the other.
+"""The process that starts sandboxes: it enters its own root folder, then runs one program after another.
 
 It is a separate interpreter (`worker` starts it) with one thread, no environment and no open files, so it may fork.
-The protocol is JSON, one object per line. The launcher first writes ``{}``, or ``{"error": ...}`` where there can be
-no sandbox; then it answers each ``{"program": ..., "limits": {...}}`` with ``{"passed": ..., "reason": ...}`` or an
+The protocol is JSON, one object per line. The launcher first writes ``{}``, or ``{"error": ...}`` if a sandbox is not
+possible; then it answers each ``{"program": ..., "limits": {...}}`` with ``{"passed": ..., "reason": ...}`` or an
 error. It ends when its input ends.
 """
 
@@ -23,7 +23,7 @@ from pytest_llmeval._sandbox.limits import CodeLimits
 
 
 def main(libraries: list[str]) -> None:
-    """Serve until the input ends. `libraries`: folders that programs may import from, besides the standard library."""
+    """Answer requests until the input ends. `libraries`: folders, besides the standard library, to import from."""
     try:
         seccomp = syscalls.filter_program(os.uname().machine)
         root_folder.build(libraries)
@@ -33,7 +33,7 @@ def main(libraries: list[str]) -> None:
     sys.argv[:] = [""]
     sys.path.extend(libraries)
     os.environ.clear()
-    # Numerical libraries would start one thread per core, and the stack of each counts as memory.
+    # Numerical libraries would start one thread per core, and the stack of each thread counts as memory.
     os.environ["OMP_NUM_THREADS"] = "1"
     _answer()
     with open(0, "rb", closefd=False) as requests:
@@ -69,7 +69,7 @@ def _watch(line: bytes, seccomp: bytes) -> None:
 
 
 def _give_up_rights(seccomp: bytes) -> None:
-    """Become nobody, without capabilities or a way to gain any, then without most system calls."""
+    """Become the user nobody, drop all capabilities for good, and forbid most system calls."""
     kernel.renounce_capabilities()
     if os.getuid() != root_folder.NOBODY:
         os.setgroups([])
@@ -78,7 +78,7 @@ def _give_up_rights(seccomp: bytes) -> None:
     kernel.drop_capabilities()
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1, "set no_new_privs")
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0, "forbid core dumps and tracing")
-    # A change of user resets this, so it is set afterwards.
+    # A change of user resets this option, so it is set afterwards.
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL, "tie the program to its watcher")
     kernel.install_filter(seccomp)
 

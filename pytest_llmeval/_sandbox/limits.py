@@ -1,4 +1,4 @@
-"""The limits of a sandboxed program and its outcome: all that the test process and the launcher share."""
+"""The limits of a sandboxed program and its outcome, which the test process and the launcher share."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CodeLimits:
-    """CodeLimits on what one program may use. It is always a single process, which no limit changes.
+    """The limits of one program, which is always a single process.
 
-    `cpu_seconds` (whole) is processor time, the limit that a busy program meets; `wall_seconds` is for one that
-    waits, and is larger so that the verdict on a program does not depend on how loaded the machine is.
-    `memory_bytes` is address space, the interpreter's own (about 40 MB) included. `file_bytes` holds for each
-    file and for all files together. `threads` includes the main thread.
+    `cpu_seconds` (whole) limits the processor time of a busy program; `wall_seconds` limits a program that waits, and
+    is larger so that the outcome does not depend on the load of the machine. `memory_bytes` limits the address space,
+    including that of the interpreter (about 40 MB). `file_bytes` limits each file, and all files together. `threads`
+    includes the main thread.
     """
 
     wall_seconds: float = 15.0
@@ -22,7 +22,7 @@ class CodeLimits:
     threads: int = 64
 
 
-#: Published HumanEval results allow 3 seconds; the other limits are ample for a correct solution.
+#: Published HumanEval results use 3 seconds; the other limits are far above the needs of a correct solution.
 LIMITS = CodeLimits()
 
 

@@ -2,7 +2,7 @@
 
 `build` is called once by a launcher. It moves the launcher into new user, mount, network, IPC, UTS and cgroup
 namespaces whose root is a read-only tmpfs: the Python library and the system's shared libraries (bind mounts,
-read-only), four devices, an empty folder. There is no /proc, no home, no network interface that is up. `enter` is
+read-only), four devices, an empty folder. There is no /proc, no home and no active network interface. `enter` is
 called once per program, in a fork: it gives the program its own process tree (PID namespace) and an empty folder of
 limited size, which vanishes with the program.
 """
@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pytest_llmeval._sandbox import kernel
 
 
-#: User and group of the program inside, whoever runs the tests outside.
+#: The user and group id of the program in the sandbox, whichever user runs the tests.
 NOBODY = 65534
 
 #: The folder in which the program starts, and the only one that it can write to; /tmp is a link to it.
@@ -44,7 +44,7 @@ _SYSTEM = (
     "/usr/share/zoneinfo",
 )
 _DEVICES = ("null", "zero", "random", "urandom")
-_PIVOT = "/tmp"  # noqa: S108  (any folder that always exists will do: it is covered, not written to)
+_PIVOT = "/tmp"  # noqa: S108  (any folder that always exists: it is covered, not written to)
 _OLD_ROOT = "/.outside"
 _MAX_FILES = 4096
 
@@ -52,14 +52,14 @@ _MAX_FILES = 4096
 def build(libraries: Iterable[str]) -> None:
     """Move this process, which must have one thread, into a new root folder that also shows the folders `libraries`.
 
-    Raises OSError, its `filename` naming the step that the kernel refused.
+    Raises OSError, whose `filename` names the step that the kernel refused.
     """
     visible = _visible(libraries)
     os.umask(0o022)
     _enter_user_namespace()
     kernel.set_hostname(b"sandbox")
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
-    # As bubblewrap does: pivot into a tmpfs laid over /tmp. Seen from the old root, /tmp is then uncovered again.
+    # As in bubblewrap, pivot into a tmpfs mounted over /tmp; in the old root, /tmp is then visible again.
     kernel.mount("tmpfs", _PIVOT, "tmpfs", kernel.MS_NOSUID, "size=1m,mode=755")
     os.mkdir(_PIVOT + _OLD_ROOT)
     kernel.pivot_root(_PIVOT, _PIVOT + _OLD_ROOT)
@@ -78,7 +78,7 @@ def build(libraries: Iterable[str]) -> None:
 
 
 def enter(file_bytes: int) -> None:
-    """Give the caller's next child its own process tree and folder."""
+    """Give the caller's next child process its own process tree and folder."""
     kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWPID)
     kernel.mount(
         "tmpfs",
@@ -114,7 +114,7 @@ def _enter_user_namespace() -> None:
 
 
 def _unshare_as_root() -> None:
-    """Map several ids, which only a process outside the namespace may do: a child that waits for its turn."""
+    """Enter the namespaces with all ids mapped, by a child that stays outside, since only such a process may do so."""
     users, groups = _own_ids("/proc/self/uid_map"), _own_ids("/proc/self/gid_map")
     launcher = os.getpid()
     turn, start = os.pipe()
@@ -142,7 +142,7 @@ def _unshare_as_root() -> None:
 
 
 def _own_ids(path: str) -> str:
-    """Return the map of all ids of this process's user namespace to themselves."""
+    """Return the identity map of all ids in this process's user namespace."""
     with open(path) as lines:
         rows = [line.split() for line in lines]
     return "".join(f"{inside} {inside} {count}\n" for inside, _, count in rows)

@@ -1,6 +1,6 @@
 """The system calls that generated code may make, as a seccomp filter for x86_64 and aarch64.
 
-It is an allow list: every call not named here fails with ENOSYS, which C libraries take for an older kernel and work
+It is an allow list: every call not named here fails with ENOSYS, which C libraries treat as an older kernel and work
 around. Not named are, among others: fork, vfork, execve and clone3 (so there is never a second process nor another
 program), socket and connect, mount, unshare and setns, ptrace, process_vm_readv, keyctl, bpf, io_uring, userfaultfd,
 perf_event_open, kexec_load, memfd_create and System V IPC (memory that RLIMIT_AS does not count), setuid and its
@@ -79,8 +79,8 @@ def allowed_numbers(machine: str) -> dict[str, int]:
 def filter_program(machine: str) -> bytes:
     """Return the filter as BPF instructions (8 bytes each: code, jump if true, jump if false, operand).
 
-    A call in another calling convention kills the process, a listed call and a clone that makes a thread are allowed,
-    everything else fails with ENOSYS. The x32 convention has other numbers, which are not listed.
+    A call in another calling convention kills the process, a listed call and a clone that creates a thread are allowed,
+    and all others fail with ENOSYS. The x32 convention has other numbers, which are not listed.
     """
     architecture, _, clone = _MACHINES[machine]
     numbers = sorted(allowed_numbers(machine).values())
@@ -103,5 +103,5 @@ def filter_program(machine: str) -> bytes:
 
 
 def _step(code: int, operand: int, *, if_true: int = 0, if_false: int = 0) -> bytes:
-    """Return one `struct sock_filter`; jumps count the instructions that are skipped."""
+    """Return one `struct sock_filter`; a jump is the number of instructions to skip."""
     return struct.pack("=HBBI", code, if_true, if_false, operand)

@@ -7,8 +7,8 @@ others in the tree.
 A program cannot print its verdict or exit with it. After the program's last statement, and only then, the runner
 reads a random token from one pipe and returns it through another; every other end (exit status 0 included) is a
 failure. This cannot prevent one thing: the tests are part of the program and run in its interpreter, so code written
-to deceive them (an ``__eq__`` that is always true, a search for the runner's pipes) can pass undeservedly. It gains
-nothing else by that.
+to deceive them (an ``__eq__`` that is always true, a search for the runner's pipes) can pass although it is wrong. It
+gains nothing else.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pytest_llmeval._sandbox.limits import CodeOutcome
 _PROGRAM = "<program>"
 _TOKEN_BYTES = 16
 _MESSAGE_CHARACTERS = 500
-# More than a message can have and less than a pipe holds, so the program's process never waits for a reader.
+# Longer than any message and below the capacity of a pipe, so the program's process never waits for a reader.
 _VERDICT_BYTES = 8192
 _CONFINED, _REFUSED = b"C", b"R"
 _NO_MEMORY = b"MemoryError"
@@ -37,24 +37,24 @@ _OPEN_FILES = 64
 def judge(program: str, limits: CodeLimits, confine: Callable[[], None]) -> CodeOutcome:
     """Run a program to its end or its limits. `confine` is called in its process, after limits are set.
 
-    Raises OSError when the program could not be confined; it has not been run then.
+    Raises OSError if the program could not be confined; then it was not run.
     """
     token_end, give_token = os.pipe()
     verdict, verdict_end = os.pipe()
-    # Blocked, the signal that the process has ended waits until it is asked for.
+    # The signal for the end of the process is blocked, so that it stays pending until `sigtimedwait`.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     child = os.fork()
     if child == 0:
         _be_tried(program, limits, confine, token_end, verdict_end)
     os.close(verdict_end)
-    # Made after the fork: the program's memory does not hold it.
+    # Created after the fork, so that the program's memory does not contain it.
     token = os.urandom(_TOKEN_BYTES)
     os.write(give_token, token)
     in_time = signal.sigtimedwait({signal.SIGCHLD}, limits.wall_seconds) is not None
     if not in_time:
         os.kill(child, signal.SIGKILL)
     _, status, usage = os.wait4(child, 0)
-    # No writer is left, so this returns at once.
+    # No process can write any more, so this returns at once.
     said = os.read(verdict, _VERDICT_BYTES)
     if not said.startswith(_CONFINED):
         raise OSError(said[1:].decode() or "the program's process ended before it was confined")
@@ -70,7 +70,7 @@ def _failure(said: bytes, status: int, seconds: float, limits: CodeLimits) -> Co
     if said == _NO_MEMORY:
         return CodeOutcome(False, "out of memory")
     if said:
-        # On one line, without control characters: the text ends up on terminals and in XML.
+        # One line without control characters, since the text is shown on terminals and in XML.
         text = said.decode(errors="backslashreplace")
         shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
         return CodeOutcome(False, f"failed: {shown}")
@@ -79,7 +79,7 @@ def _failure(said: bytes, status: int, seconds: float, limits: CodeLimits) -> Co
     if status != -signal.SIGKILL:
         return CodeOutcome(False, f"failed: killed by {signal.Signals(-status).name}")
     # The first process of a tree cannot be killed from inside: it exceeded the processor limit, or the machine is out
-    # of memory. The kernel counts processor time in two ways, so the limit may be met a little early.
+    # of memory. The kernel counts processor time in two ways, so the limit may apply a little early.
     if seconds > limits.cpu_seconds / 2:
         return CodeOutcome(False, f"timed out after {limits.cpu_seconds} s of processor time")
     return CodeOutcome(False, "out of memory: killed by the kernel")
@@ -88,7 +88,7 @@ def _failure(said: bytes, status: int, seconds: float, limits: CodeLimits) -> Co
 def _be_tried(
     program: str, limits: CodeLimits, confine: Callable[[], None], token_end: int, verdict_end: int
 ) -> NoReturn:
-    """Run the program in its process, which ends here whatever the program did to the interpreter."""
+    """Run the program in this process, and end the process whatever the program did to the interpreter."""
     leave, write = os._exit, os.write
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -137,14 +137,14 @@ def _set(limits: CodeLimits) -> None:
 
 
 def _run(program: str, token_end: int) -> bytes:
-    """Return the token if the program reaches its end, else what stopped it.
+    """Return the token if the program reaches its end, else the error that stopped it.
 
     Like the published HumanEval harness, it runs the text in an empty namespace: ``__name__`` is "builtins".
     """
     read = os.read
     try:
         code = compile(program, _PROGRAM, "exec", dont_inherit=True, optimize=0)
-        exec(code, {})  # noqa: S102  (what all of this is for)
+        exec(code, {})  # noqa: S102  (the purpose of the sandbox)
         return read(token_end, _TOKEN_BYTES)
     except MemoryError:
         return _NO_MEMORY
@@ -153,10 +153,10 @@ def _run(program: str, token_end: int) -> bytes:
 
 
 def _describe(error: BaseException) -> bytes:
-    """Return type, message and line of the program, e.g. ``AssertionError: sorted? (line 12)``."""
+    """Return the type, message and line of an error in the program, e.g. ``AssertionError: sorted? (line 12)``."""
     try:
         name, message = type(error).__name__, str(error)
-        # Without a line where the program was not yet running.
+        # There is no line if the program did not run yet.
         line, trace = None, error.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code.co_filename == _PROGRAM:

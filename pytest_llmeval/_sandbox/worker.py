@@ -1,4 +1,4 @@
-"""The test process's side of a launcher: start it, send it programs, end it.
+"""The control of a launcher by the test process: start it, send programs, end it.
 
 The test process itself never forks: its threads and device contexts would not survive that.
 """
@@ -34,7 +34,7 @@ _REFUSAL = (
     "--security-opt apparmor=unconfined)"
 )
 
-# Stand-ins for the two parent packages, so that the launcher loads only its own modules and not what these import.
+# Empty modules replace the two parent packages, so that the launcher loads only its own modules.
 _BOOT = """
 import sys, types
 for name, path in (("pytest_llmeval", sys.argv[1]), ("pytest_llmeval._sandbox", sys.argv[1] + "/_sandbox")):
@@ -47,18 +47,18 @@ main(sys.argv[2:])
 # One seed for hashes: sets have one order, so a verdict does not depend on the worker. One malloc arena: otherwise
 # every thread reserves 64 MB of the address space that is the memory limit. Programs do not see either.
 _ENVIRONMENT = {"PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "1"}
-# Kept of the environment: an interpreter outside the standard places needs it to start.
+# The variables that are kept: an interpreter outside the standard locations needs them to start.
 _KEPT = ("LD_LIBRARY_PATH",)
 
-# Longest silence of a launcher: only a bug or a failing machine exceeds it.
+# The longest wait for a launcher, which only a bug or a failing machine exceeds.
 _PATIENCE_SECONDS = 60.0
 
 
 class Worker:
     """One launcher, which runs one program at a time. A context manager: leaving it ends the launcher.
 
-    Raises SandboxError: on creation where there can be no sandbox, later if a program could not be confined. After
-    an exception it runs no other program.
+    Raises SandboxError: on creation if a sandbox is not possible, later if a program could not be confined. After an
+    exception it runs no other program.
     """
 
     def __init__(self) -> None:
@@ -99,13 +99,13 @@ class Worker:
             self._ask({"program": program, "limits": asdict(limits)})
             answer = self._answer(limits.wall_seconds + _PATIENCE_SECONDS)
         except BaseException:
-            # An answer still to come would be taken for that of the next program.
+            # A late answer would be mistaken for that of the next program.
             self._process.kill()
             raise
         return CodeOutcome(answer["passed"], answer["reason"])
 
     def close(self) -> None:
-        """End the launcher, and the program that it runs at the moment."""
+        """End the launcher and the program that it is running."""
         self._process.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
@@ -120,7 +120,7 @@ class Worker:
             raise self._death() from None
 
     def _answer(self, seconds: float) -> dict[str, Any]:
-        """Return the launcher's next answer, for which it has this number of seconds."""
+        """Return the launcher's next answer. Raises SandboxError if there is none within `seconds`."""
         answers = _stream(self._process.stdout).fileno()
         deadline = time.monotonic() + seconds
         poll = select.poll()
@@ -146,17 +146,17 @@ class Worker:
 
 
 def refusal(reason: str) -> SandboxError:
-    """Return the error that says why there is no sandbox, and what would make one possible."""
+    """Return the error with the reason why there is no sandbox, and the remedy."""
     return SandboxError(_REFUSAL.format(reason=reason))
 
 
 def _command() -> list[str]:
     """Return the launcher's command.
 
-    Without site (-S), user site (-s) and current folder (-P) it imports only from trusted places.
+    Without site (-S), user site (-s) and current folder (-P) it imports only from trusted folders.
     """
     package = str(Path(__file__).resolve().parents[1])
-    # Programs can import what the tests can, such as numpy. These folders are visible read-only.
+    # Programs can import the packages of the tests, such as numpy, from these folders, which are read-only.
     return [sys.executable, "-s", "-P", "-S", "-c", _BOOT, package, *site.getsitepackages()]
 
 

@@ -207,7 +207,7 @@ def test_a_checkpoint_whose_weights_have_another_shape_says_which(faults: FaultS
     config.write_text(config.read_text().replace('"vocab_size": 8', '"vocab_size": 9'))
     run = faults.run(model=folder)
     message = (
-        f"model '{folder}': 2 of its weights do not have the shape in the config, first lm_head.weight: saved is "
+        f"model '{folder}': 2 of its weights do not have the shape in the config, first lm_head.weight: saved as "
         "(8, 8), expected (9, 8); use config and weights that were saved together"
     )
     assert [line for line in run.printed.outlines if line.startswith("model ")] == [message] * 2

@@ -141,13 +141,13 @@ class TestRefused:
         [
             (
                 {"transformer.wte.weight": (9, 8)},
-                "1 of its weights does not have the shape in the config, first transformer.wte.weight: saved is "
+                "1 of its weights does not have the shape in the config, first transformer.wte.weight: saved as "
                 "(9, 8), expected (8, 8); use config and weights that were saved together",
             ),
             (
                 {"transformer.wte.weight": (9, 8), "transformer.h.0.mlp.c_fc.weight": (8, 5)},
                 "2 of its weights do not have the shape in the config, first transformer.h.0.mlp.c_fc.weight: "
-                "saved is (8, 5), expected (8, 4); use config and weights that were saved together",
+                "saved as (8, 5), expected (8, 4); use config and weights that were saved together",
             ),
         ],
     )
@@ -177,7 +177,7 @@ class TestRefused:
         monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
         weights = load_file(folder / "model.safetensors")
         save_file(weights | {"value_head": torch.ones(2)}, folder / "model.safetensors", metadata={"format": "pt"})
-        with pytest.warns(UserWarning, match="has no use for 1 of the weights"):
+        with pytest.warns(UserWarning, match="does not use 1 of the weights"):
             load(folder).prepare()
         assert caplog.messages == []
         assert logging.getLogger("transformers").propagate
@@ -185,12 +185,12 @@ class TestRefused:
     def test_weights_without_use_are_a_warning(self, folder: Path) -> None:
         weights = load_file(folder / "model.safetensors")
         save_file(weights | {"value_head": torch.ones(2)}, folder / "model.safetensors", metadata={"format": "pt"})
-        with pytest.warns(UserWarning, match="GPT2LMHeadModel has no use for 1 of the weights: value_head"):
+        with pytest.warns(UserWarning, match="GPT2LMHeadModel does not use 1 of the weights: value_head"):
             load(folder).prepare()
 
     def test_an_encoder_decoder_model(self, folder: Path) -> None:
         transformers.T5Config().save_pretrained(folder)
-        with pytest.raises(ModelError, match="is an encoder-decoder model: only decoders are served"):
+        with pytest.raises(ModelError, match="is an encoder-decoder model: use a decoder model"):
             load(folder)
 
     def test_a_model_type_that_nobody_knows(self, folder: Path) -> None:
@@ -210,7 +210,7 @@ class TestRefused:
     def test_a_hub_id_without_a_network(self) -> None:
         with pytest.raises(ModelError, match="model 'no-such-org/no-such-model': the config cannot be loaded") as error:
             load_model(parse_spec("no-such-org/no-such-model", CPU))
-        assert str(error.value).endswith(f"(nor is there such a folder in {Path.cwd()})")
+        assert str(error.value).endswith(f"(there is no such folder in {Path.cwd()} either)")
 
 
 class TestFingerprint:
@@ -293,7 +293,7 @@ class TestChat:
             "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
             "{{ messages[0]['content'] }}"
         )
-        with pytest.warns(UserWarning, match=r"takes no system message \(no system role\): it is omitted"):
+        with pytest.warns(UserWarning, match=r"does not accept a system message \(no system role\): it is omitted"):
             assert lm.apply_chat_template(self.messages) == "Q x"
 
     def test_a_template_that_fails_is_an_error(self) -> None:

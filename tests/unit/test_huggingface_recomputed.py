@@ -62,5 +62,5 @@ def test_a_checkpoint_is_read_again(tmp_path: Path) -> None:
 
 def test_its_own_dtype_is_no_other() -> None:
     lm = wrap_model(tables.bigram(), tables.words(), engine="padded")
-    with pytest.raises(ModelError, match="computes in float32 already: name another dtype"):
+    with pytest.raises(ModelError, match="already computes in float32: choose another dtype"):
         list(lm.recomputed("float32"))  # type: ignore[attr-defined]
