@@ -58,8 +58,8 @@ def load_model(spec: ModelSpec, token_cache: TokenCache | None = None) -> LM:
     missing = missing_packages(NEEDED_PACKAGES)
     if missing:
         raise ModelError(
-            f"model {spec.place!r} needs {' and '.join(missing)}, which are not installed: "
-            f"pip install {' '.join(missing)} (for builds for your machine see "
+            f"model {spec.place!r} needs {' and '.join(missing)}, which this Python does not have: "
+            f"pip install {' '.join(missing)} (for a build for your machine see "
             "https://pytorch.org/get-started)"
         )
     # Imported here because it imports torch.

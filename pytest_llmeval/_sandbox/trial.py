@@ -156,7 +156,7 @@ def _describe(error: BaseException) -> bytes:
     """Return the type, message and line of an error in the program, e.g. ``AssertionError: sorted? (line 12)``."""
     try:
         name, message = type(error).__name__, str(error)
-        # There is no line if the program did not run yet.
+        # The line is missing if the program did not run yet.
         line, trace = None, error.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code.co_filename == _PROGRAM:

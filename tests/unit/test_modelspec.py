@@ -262,5 +262,7 @@ def test_checking_imports_nothing_heavy(folder: Path) -> None:
 
 def test_without_torch_the_error_says_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "torch" else object())
-    with pytest.raises(ModelError, match=r"needs torch, which are not installed: pip install torch \(for a build"):
+    with pytest.raises(
+        ModelError, match=r"needs torch, which this Python does not have: pip install torch \(for a build"
+    ):
         load_model(parse_spec(str(folder), {}))
