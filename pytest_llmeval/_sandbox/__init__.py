@@ -1,7 +1,7 @@
 """Run code that a model wrote in a sandbox enforced by the Linux kernel; without a sandbox, refuse to run it.
 
-The layers overlap, so that a hole in one is no escape: namespaces (user, mount, PID, network, IPC, UTS,
-cgroup) with a root folder that holds little more than Python's own library (`root_folder`); an allow list of system calls
+The layers overlap, so that a hole in one does not suffice: namespaces (user, mount, PID, network, IPC, UTS, cgroup)
+with a root folder that holds little more than Python's own library (`root_folder`); an allow list of system calls
 (`syscalls`); the user nobody, without capabilities or a way to gain any (`launcher`); limits on time, memory, files
 and threads (`trial`). They stop a program that hangs, floods, forks, deletes, spies or connects to a network. They do
 not protect the outcome from code written to deceive its own tests, see `trial`. All of them are enforced by the kernel:
