@@ -197,24 +197,24 @@ def _score(
 ) -> DocResult:
     keep, answers = opened.settings.keep_samples, grouped(instances, responses)
     result = score_doc(opened.task, doc.index, doc, answers, code_runner=code_runner, keep_sample=keep)
+    if result.error is None and (pick := pick_of(opened.task, doc, answers)):
+        result = replace(result, pick=pick)
     if opened.settings.keep_keys or opened.task.cluster is not None:
-        result = _with_key(result, opened.task, doc, instances, answers)
+        result = _with_key(result, opened.task, doc, instances)
     if result.sample is None:
         return result
     arguments = [_arguments(opened, instance) for instance in instances if instance.repeat == 0]
     return replace(result, sample={**result.sample, "doc": plain_or_text(dict(doc.data)), "arguments": arguments})
 
 
-def _with_key(
-    result: DocResult, task: Task, doc: RenderedDoc, instances: Sequence[Instance], answers: Sequence[Sequence[Any]]
-) -> DocResult:
-    """Return the result with the identity of the doc and the pick of the model, for a baseline."""
+def _with_key(result: DocResult, task: Task, doc: RenderedDoc, instances: Sequence[Instance]) -> DocResult:
+    """Return the result with the identity of the doc, for a baseline or clusters."""
     sent = [instance.texts for instance in instances if instance.repeat == 0]
     try:
         key = doc_key(task, doc.index, doc.data, sent)
     except LLMEvalError as error:
         return DocResult(doc.index, {}, error=str(error))
-    return replace(result, key=key, pick=pick_of(task, doc, answers) if result.error is None else None)
+    return replace(result, key=key)
 
 
 def _arguments(opened: OpenTask, instance: Instance) -> list[Any]:

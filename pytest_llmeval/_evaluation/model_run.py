@@ -172,10 +172,10 @@ class ModelRun:
             self._wave = max(1, min(fitting, self._wave * 4, LARGEST_WAVE))
         return results
 
-    def introduce(self, lm: LM) -> None:
-        """Take the model's own name for reports, unless its node ids have one."""
+    def introduce(self, lm: LM, name: str = "") -> None:
+        """Take the model's name for reports: that of its node ids, else `name`, else its own."""
         self.introduced = True
-        self.name = self.name or str(getattr(lm, "name", "") or type(lm).__name__)
+        self.name = self.name or name or str(getattr(lm, "name", "") or type(lm).__name__)
 
     def record_error(self, task: Task, error: LLMEvalError) -> None:
         """Record why a task has no results, for its gates: because of this model, or of the task itself."""

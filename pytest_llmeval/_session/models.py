@@ -39,6 +39,8 @@ class ModelChoice:
 
     name: str
     spec: str
+    #: True if the user wrote NAME=SPEC.
+    named: bool = False
 
 
 class Models:
@@ -100,6 +102,10 @@ class Models:
             self._served.pop(id(lm), None)
             getattr(lm, "close", lambda: None)()
 
+    def given_name(self) -> str:
+        """Return the name that the user gave the only model of the session; empty without one."""
+        return self.choices[0].name if len(self.choices) == 1 and self.choices[0].named else ""
+
     def name_of(self, lm: LM) -> str:
         """Return the name in node ids of a model that is open here; empty if it is the only model."""
         return self._served.get(id(lm), "")
@@ -127,7 +133,7 @@ def _choices(config: pytest.Config) -> tuple[ModelChoice, ...]:
     if ends := _given(config, "bisect"):
         named = _history(config, ends, named)
     short = _shortest_names([spec for _, spec in named])
-    choices = tuple(ModelChoice(name or short[i], spec) for i, (name, spec) in enumerate(named))
+    choices = tuple(ModelChoice(name or short[i], spec, named=name is not None) for i, (name, spec) in enumerate(named))
     for name, count in Counter(choice.name for choice in choices).items():
         if count > 1:
             raise SettingError(

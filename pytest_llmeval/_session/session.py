@@ -102,7 +102,7 @@ class Session:
         """Let a run take the name of its model; once, print the faster engines that were refused, and the reasons."""
         if run.introduced:
             return
-        run.introduce(lm)
+        run.introduce(lm, self.models.given_name())
         slower = getattr(getattr(lm, "engine_choice", None), "slower", None)
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         if slower and reporter is not None and not self.on_worker:

@@ -61,6 +61,9 @@ from pytest_llmeval._verdicts.verdict import fact
 #: The confidence of the bounds that are shown for a gate without one.
 USUAL_CONFIDENCE = 0.95
 
+#: At most this p-value, flips that go one way are called unlikely to be noise.
+_LIKELY_REAL = 0.05
+
 #: A gain above this number of standard errors of the difference of two independent runs is reported as unusual.
 _UNUSUAL = 3.0
 
@@ -286,7 +289,9 @@ def _docs(summary: Summary, seen: PairedEstimate) -> Fact:
 
 
 def _chance(p: float, seen: PairedEstimate) -> str:
-    return f"{p_text(p)} {'(McNemar)' if seen.flips else 'if the gate held'}"
+    if not seen.flips:
+        return f"{p_text(p)} if the gate held"
+    return f"{p_text(p)} (McNemar): {'unlikely to be noise' if p <= _LIKELY_REAL else 'it may be noise'}"
 
 
 def _assumed(seen: PairedEstimate) -> str | None:

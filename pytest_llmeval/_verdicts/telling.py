@@ -2,7 +2,7 @@
 
       most informative docs
         doc[12]  expected 0, chose 3 (margin 2.31), before 0 (margin 0.4)
-      next      pytest capitals.yaml::doc[12] --llmeval-show prints the prompt; update the baseline only if the ...
+      next      pytest 'capitals.yaml::doc[12]' --llmeval-show prints the prompt; update the baseline only if ...
 
 For a comparison these are docs that became worse, sorted by their loss and then by their margin, largest first; for a
 floor they are wrong docs, those with the largest margins first.
@@ -56,7 +56,7 @@ def with_telling_docs(verdict: Verdict, gate: Gate, value: MetricValue, data: Ga
     found.sort(key=lambda one: (-one.loss, -one.margin))
     named = len(data.tasks) > 1
     lines = [f"{f'{one.task.name} ' * named}doc[{one.now.doc}]  {_told(one, value)}" for one in found[:_MOST]]
-    show = f"pytest {_node(found[0], data)} --llmeval-show prints the prompt"
+    show = f"pytest '{_node(found[0], data)}' --llmeval-show prints the prompt"
     renew = "; update the baseline only if the change is intended" if gate.compares else ""
     return verdict.adding(Fact("most informative docs", lines=tuple(lines)), Fact("next", show + renew))
 

@@ -210,7 +210,7 @@ class TestComparing:
                 "  docs      10 docs compared: 2 lost, 0 gained",
                 "  most informative docs",
                 "    doc[[]3[]] *",
-                "  next      pytest tasks/birds.yaml::doc[[]3[]] --llmeval-show prints the prompt; *",
+                "  next      pytest 'tasks/birds.yaml::doc[[]3[]]' --llmeval-show prints the prompt; *",
             ]
         )
         assert run.ret == 1

@@ -79,7 +79,7 @@ def gates(outcome: str, *ids: str) -> list[str]:
 
 
 RULE = "llmeval_gates: 1 of 2 select nothing of this run: 'nothing.acc >= 0.5'"
-NEXT = "next: pytest tasks/hard.yaml::doc[0] --llmeval-show prints the prompt"
+NEXT = "next: pytest 'tasks/hard.yaml::doc[0]' --llmeval-show prints the prompt"
 FAILED = ["hard:second-acc", "hard:second-acc.drop", "all:second-acc", "all:second-acc.drop"]
 CHANGES = [
     "baseline main, first: 0 lost, 0 gained of 16 docs",
@@ -151,7 +151,7 @@ def test_two_models_verbose(pytester: pytest.Pytester, written: Path, workers: l
 def test_one_model(pytester: pytest.Pytester, written: Path, workers: list[str]) -> None:
     result = pytester.runpytest("tasks", NO, BASELINE, CHANGE_GATE, "--llmeval-output=out", *workers)
     assert closing(result) == [
-        "= llmeval: Stubborn =",
+        "= llmeval: second =",
         *table_of_one("0.3125", "0.0000"),
         *gates("failed", "hard:acc", "hard:acc.drop", "all:acc", "all:acc.drop"),
         NEXT,

@@ -139,13 +139,13 @@ class TestObservedValue:
         bounds = _stats.paired_bounds(30, 0, 1000, 0.95)
         assert verdict.sentence == (
             "t: acc 0.7700, was 0.8000: fell by 0.0300, allowed 0.02; 1,000 docs compared: 30 lost, 0 gained; "
-            "p < 0.0001 (McNemar)"
+            "p < 0.0001 (McNemar): unlikely to be noise"
         )
         assert verdict.text.splitlines()[:5] == [
             "t: acc 0.7700, was 0.8000: fell by 0.0300, allowed 0.02",
             f"  change    between {bounds.low:.4f} and {bounds.high:.4f} (each bound holds at 95 %)",
             "  docs      1,000 docs compared: 30 lost, 0 gained",
-            "  noise     p < 0.0001 (McNemar)",
+            "  noise     p < 0.0001 (McNemar): unlikely to be noise",
             "  limit     the tolerance is 1.5 standard errors",
         ]
         assert {name: round(number, 12) for name, number in verdict.numbers.items()} == {
@@ -296,13 +296,13 @@ class TestConfidence:
         assert verdict.outcome == "inconclusive"
         assert verdict.sentence == (
             "t: acc 0.4218, was 0.4406: fell by 0.0188, allowed 0.02 at 95 % confidence; "
-            "1,221 docs compared: 38 lost, 15 gained; p = 0.0022 (McNemar)"
+            "1,221 docs compared: 38 lost, 15 gained; p = 0.0022 (McNemar): unlikely to be noise"
         )
         assert verdict.text.splitlines()[:5] == [
             "t: acc 0.4218, was 0.4406: fell by 0.0188, allowed 0.02 at 95 % confidence",
             f"  change    between {bounds.low:.4f} and {bounds.high:.4f} (each bound holds at 95 %)",
             "  docs      1,221 docs compared: 38 lost, 15 gained",
-            "  noise     p = 0.0022 (McNemar)",
+            "  noise     p = 0.0022 (McNemar): unlikely to be noise",
             f"  power     a true fall of {seen:.4f} would fail this gate in 80 % of runs",
         ]
         assert verdict.numbers["detectable_drop"] == pytest.approx(seen)

@@ -84,12 +84,12 @@ class TestTheScreen:
             "t: acc 0.5000, was 1.0000: fell by 0.5000, allowed 0.02",
             f"  change    between {bounds.low:.4f} and {bounds.high:.4f} (each bound holds at 95 %)",
             "  docs      4 docs compared: 2 lost, 0 gained",
-            "  noise     p = 0.5 (McNemar)",
+            "  noise     p = 0.5 (McNemar): it may be noise",
             "  most informative docs",
             "    doc[0]  expected 0, chose 3 (margin 2.31), before 0 (margin 0.4)",
             "    doc[2]  expected 0, chose 1 (margin 0.1), before 0 (margin 0.4)",
-            "  next      pytest tasks/t.yaml::doc[0] --llmeval-show prints the prompt; update the baseline only if the "
-            "change is intended",
+            "  next      pytest 'tasks/t.yaml::doc[0]' --llmeval-show prints the prompt; update the baseline only if "
+            "the change is intended",
         ]
         assert len(verdict.headline) <= 120
 
@@ -100,7 +100,7 @@ class TestTheScreen:
             "  most informative docs",
             "    doc[2]  expected 0, chose 2 (margin 1.5)",
             "    doc[0]  expected 0, chose 1 (margin 0.2)",
-            "  next      pytest tasks/t.yaml::doc[2] --llmeval-show prints the prompt",
+            "  next      pytest 'tasks/t.yaml::doc[2]' --llmeval-show prints the prompt",
         ]
 
     def test_facts_stand_in_their_order_whenever_they_are_added(self) -> None:
@@ -160,7 +160,7 @@ class TestDocsThatTell:
         )
         assert told(verdict) == ["b doc[0]  expected 0, chose 1 (margin 1), before 0 (margin 0.4)"]
         # Both tasks are written in the group's file.
-        assert "pytest tasks/t.yaml::doc[b-0] --llmeval-show" in verdict.text
+        assert "pytest 'tasks/t.yaml::doc[b-0]' --llmeval-show" in verdict.text
 
     def test_nothing_where_there_is_nothing_to_tell(self, tmp_path: Path) -> None:
         own = task()
