@@ -291,6 +291,8 @@ def _docs(summary: Summary, seen: PairedEstimate) -> Fact:
 def _chance(p: float, seen: PairedEstimate) -> str:
     if not seen.flips:
         return f"{p_text(p)} if the gate held"
+    if not seen.flips.down + seen.flips.up:
+        return f"{p_text(p)} (McNemar)"
     return f"{p_text(p)} (McNemar): {'unlikely to be noise' if p <= _LIKELY_REAL else 'it may be noise'}"
 
 
