@@ -1,7 +1,7 @@
 """The way from a task to its numbers, without pytest.
 
 An `Evaluation` opens each task once. A `ModelRun` has a model answer the docs that are asked for and not yet known,
-wave by wave, and sums up. The pytest wing only decides which docs are asked for, and shows the results.
+wave by wave, and sums up. `_session` only decides which docs are asked for, and shows the results.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
-        """Return a scheduler of pieces of `CHUNK` docs, which are whole waves, with a task on one worker."""
+        """Return a scheduler that sends a task to one worker, in pieces of `CHUNK` docs, which are whole waves."""
         if config.getvalue("dist") != "load":
             return None
         from xdist.scheduler import LoadScopeScheduling
