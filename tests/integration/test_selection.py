@@ -57,12 +57,11 @@ def test_single_ids(pytester: pytest.Pytester, suite: Path) -> None:
 
 def test_ids_do_not_depend_on_what_is_selected(pytester: pytest.Pytester, suite: Path) -> None:
     result = pytester.runpytest("tasks/even.yaml", "--llmeval-limit", "2", "--llmeval-sample", "random:3", "-v")
-    indices = [int(line.split("doc[")[1].split("]")[0]) for line in result.outlines if "::doc[" in line]
-    assert len(indices) == 2
-    for line in result.outlines:
-        if "::doc[" in line:
-            right = int(line.split("doc[")[1].split("]")[0]) % 2 == 0
-            assert ("CORRECT" if right else "WRONG") in line
+    items = [line for line in result.outlines if line.startswith("tasks/even.yaml::doc[")]
+    assert len(items) == 2
+    for line in items:
+        right = int(line.split("doc[")[1].split("]")[0]) % 2 == 0
+        assert ("CORRECT" if right else "WRONG") in line
 
 
 def test_group_without_gates_has_one_score_item(pytester: pytest.Pytester, suite: Path, workers: list[str]) -> None:
