@@ -248,7 +248,8 @@ class TestSamples:
         assert run.value("c", "pass@2,none") == pytest.approx(0.75)
         # Never a number: known from the file alone.
         assert "d" not in run.results["results"]
-        run.printed.stdout.fnmatch_lines(["*d.yaml:*: metric_list: pass@5 is not defined for the 3 samples that filter *"])
+        message = "*d.yaml:*: metric_list: pass@5 is not defined for the 3 samples that filter *"
+        run.printed.stdout.fnmatch_lines([message])
         run.printed.stdout.fnmatch_lines(["*4 passed, 1 error*"])
 
     def add_programs(self, faults: FaultSuite, name: str, n: int, passes: list[int], k: list[int]) -> None:
