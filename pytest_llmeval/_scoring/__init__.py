@@ -22,6 +22,7 @@ from pytest_llmeval._scoring.doc_scores import pick_of
 from pytest_llmeval._scoring.doc_scores import score_doc
 from pytest_llmeval._scoring.filters import FILTER_NAMES
 from pytest_llmeval._scoring.filters import filter_step
+from pytest_llmeval._scoring.filters import responses_left
 from pytest_llmeval._scoring.filters import responses_used
 from pytest_llmeval._scoring.items import ITEM_KINDS
 from pytest_llmeval._scoring.items import misfit
@@ -62,6 +63,7 @@ __all__ = [
     "probabilities",
     "resolve",
     "resolve_metrics",
+    "responses_left",
     "responses_used",
     "score_doc",
     "stderr",

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -53,13 +54,16 @@ def responses_used(pipeline: Pipeline, repeats: int) -> int:
     """Return the number of a doc's responses that can affect its score under a pipeline."""
     used = repeats
     for step in pipeline.steps:
-        if step.function is not None or step.name == "majority_vote":
+        left = responses_left(step, used)
+        if left is None or (step.name in _FILTERS and _FILTERS[step.name].combines):
             return used
-        if step.name == "take_first":
-            return 1
-        if step.name == "take_first_k":
-            used = min(used, step.options["k"])
+        used = min(used, left)
     return used
+
+
+def responses_left(step: FilterStep, responses: int) -> int | None:
+    """Return the number of answers after a step that is given `responses` of them; None if a function decides it."""
+    return None if step.function is not None else _FILTERS[step.name].left(step.options, responses)
 
 
 def _ready(name: str, options: Mapping[str, Any], function: DocFunction | None) -> FilterFunction:
@@ -73,9 +77,10 @@ def _ready(name: str, options: Mapping[str, Any], function: DocFunction | None) 
         check_options("filter custom", lambda: None, options)
         # Its function takes lists for several docs; it is called with those for one doc.
         return lambda answers, doc: _only(call(function, "filter_fn", [list(answers)], [doc]), function)
-    check_options(f"filter {name}", _FILTERS[name], options)
+    make = _FILTERS[name].make
+    check_options(f"filter {name}", make, options)
     try:
-        return _FILTERS[name](**options)
+        return make(**options)
     except re.error as error:
         raise ValueError(f"filter {name}: {error.pattern!r} is not a regex: {error.msg}") from error
 
@@ -231,19 +236,36 @@ def _timed(search: Callable[[str], Any], answer: Any) -> Any:
         raise ValueError(f"a filter's regex on an answer of {len(text):,} characters was {error}") from error
 
 
-_FILTERS: Mapping[str, Callable[..., FilterFunction]] = MappingProxyType(
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    """The facts of one filter: `make` returns its step from its options.
+
+    `left`: the number of answers after the step, given its options and the number before it. `combines`: every answer
+    before the step affects those after it, although these may be fewer.
+    """
+
+    make: Callable[..., FilterFunction]
+    left: Callable[[Mapping[str, Any], int], int] = lambda options, responses: responses
+    combines: bool = False
+
+
+_FILTERS: Mapping[str, _Filter] = MappingProxyType(
     {
-        "lowercase": _on_texts(str.lower),
-        # `max` keeps the first of equals: a tie goes to the answer that came first.
-        "majority_vote": lambda: lambda answers, doc: [max(answers, key=answers.count)],
-        "map": _map,
-        "multi_choice_regex": _multi_choice_regex,
-        "regex": _regex,
-        "regex_pos": _regex_pos,
-        "remove_whitespace": _on_texts(str.strip),
-        "take_first": lambda: take_first,
-        "take_first_k": _take_first_k,
-        "uppercase": _on_texts(str.upper),
+        "lowercase": _Filter(_on_texts(str.lower)),
+        "majority_vote": _Filter(
+            # `max` keeps the first of equals: a tie goes to the answer that came first.
+            lambda: lambda answers, doc: [max(answers, key=answers.count)],
+            left=lambda options, responses: 1,
+            combines=True,
+        ),
+        "map": _Filter(_map),
+        "multi_choice_regex": _Filter(_multi_choice_regex),
+        "regex": _Filter(_regex),
+        "regex_pos": _Filter(_regex_pos),
+        "remove_whitespace": _Filter(_on_texts(str.strip)),
+        "take_first": _Filter(lambda: take_first, left=lambda options, responses: 1),
+        "take_first_k": _Filter(_take_first_k, left=lambda options, responses: int(options["k"])),
+        "uppercase": _Filter(_on_texts(str.upper)),
     }
 )
 

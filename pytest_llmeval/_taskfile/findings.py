@@ -24,10 +24,10 @@ from pytest_llmeval import _template
 from pytest_llmeval._errors import TemplateError
 from pytest_llmeval._output_types import OUTPUT_TYPES
 from pytest_llmeval._plain import did_you_mean
+from pytest_llmeval._scoring import responses_left
 from pytest_llmeval._scoring import responses_used
 from pytest_llmeval._task import FewshotSpec
 from pytest_llmeval._task import Field
-from pytest_llmeval._task import FilterStep
 from pytest_llmeval._task import Metric
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile.fields import ConstantIndices
@@ -214,21 +214,12 @@ def _check_samples_asked_for(task: Task) -> Iterator[_Odd]:
                 message = f"filter {spec.name} takes the first {step.options['k']} of {left} responses; raise repeats"
                 yield f"filter_list[{position}]", message, "error"
                 break
-            left = _left_by(step, left)
+            left = None if left is None else responses_left(step, left)
         else:
             if left is not None and left < needed:
                 message = f"pass@{needed} is not defined for the {left} samples that filter {spec.name} leaves"
                 mend = "; raise repeats, and end the filter with take_first_k"
                 yield "metric_list", message + mend, "error"
-
-
-def _left_by(step: FilterStep, responses: int | None) -> int | None:
-    """Return the number of responses that a step leaves; None where a function of the task decides."""
-    if responses is None or step.function is not None:
-        return None
-    if step.name == "take_first_k":
-        return int(step.options["k"])
-    return 1 if step.name in ("take_first", "majority_vote") else responses
 
 
 def _check_shots(task: Task) -> Iterator[_Odd]:
