@@ -20,7 +20,7 @@ from pytest_llmeval import _stats
 from pytest_llmeval._gates import Operator
 from pytest_llmeval._gates import Scope
 from pytest_llmeval._stats import Interval
-from pytest_llmeval._verdicts.gate_data import GateData
+from pytest_llmeval._verdicts.samples import Draw
 from pytest_llmeval._verdicts.samples import Sample
 from pytest_llmeval._verdicts.verdict import Outcome
 
@@ -113,16 +113,16 @@ class MeanChange:
         return MeanChange(self.now, self.before)
 
 
-def estimate_of(scope: Scope, data: GateData, now: Sample, before: Sample | None = None) -> Estimate | None:
+def estimate_of(scope: Scope, draw: Draw, now: Sample, before: Sample | None = None) -> Estimate | None:
     """Return the estimate of the mean of `now`, or of its difference from the mean of `before`.
 
     None for ``scope: dataset`` on a group of several tasks.
     """
     if scope == "population":
         return _mean_of_many(now) if before is None else _difference_of_many(before, now)
-    if len(data.tasks) > 1:
+    if draw.tasks > 1:
         return None
-    total, random = data.tasks[0].n_total, data.drawn == "random"
+    total, random = draw.total, draw.drawn == "random"
     if before is None:
         return _mean_of_data_set(now, total, random=random)
     return _difference_of_data_set(before, now, total, random=random)

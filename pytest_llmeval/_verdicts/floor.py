@@ -11,15 +11,11 @@ import math
 
 from pytest_llmeval import _stats
 from pytest_llmeval._gates import Gate
-from pytest_llmeval._results import MetricValue
 from pytest_llmeval._stats import Interval
 from pytest_llmeval._verdicts.estimate import decide
 from pytest_llmeval._verdicts.estimate import estimate_of
-from pytest_llmeval._verdicts.gate_data import GateData
+from pytest_llmeval._verdicts.samples import Draw
 from pytest_llmeval._verdicts.samples import Sample
-from pytest_llmeval._verdicts.samples import columns_of
-from pytest_llmeval._verdicts.samples import sample_of
-from pytest_llmeval._verdicts.samples import weighs_by_size
 from pytest_llmeval._verdicts.sentence import advice
 from pytest_llmeval._verdicts.sentence import bounds_text
 from pytest_llmeval._verdicts.sentence import no_bounds
@@ -30,19 +26,17 @@ from pytest_llmeval._verdicts.verdict import Verdict
 from pytest_llmeval._verdicts.verdict import fact
 
 
-def judge_floor(gate: Gate, confidence: float, value: MetricValue, data: GateData, observed: Verdict) -> Verdict:
+def judge_floor(gate: Gate, confidence: float, sample: Sample | None, draw: Draw, observed: Verdict) -> Verdict:
     """Return the verdict on a gate with bounds and a confidence; `observed` is the verdict on the observed value.
 
-    The gate passes if every bound is shown to hold, and fails if one is shown not to hold.
+    The gate passes if every bound is shown to hold, and fails if one is shown not to hold. `sample` is None if the
+    metric is not a mean over docs.
     """
-    if gate.scope == "dataset" and data.drawn == "all":
+    if gate.scope == "dataset" and draw.drawn == "all":
         return observed.adding(Fact("certain", "the whole data set was run, so this is certain"))
-    columns = columns_of([(one.task, one.results) for one in data.tasks], value.metric, value.filter)
-    by_size = weighs_by_size(data.owner, value.metric, value.filter)
-    sample = None if by_size is None else sample_of(columns, by_size=by_size)
-    estimate = None if sample is None else estimate_of(gate.scope, data, sample)
+    estimate = None if sample is None else estimate_of(gate.scope, draw, sample)
     if sample is None or estimate is None:
-        outcome, reason = no_bounds(value.metric, sample)
+        outcome, reason = no_bounds(gate.metric, sample)
         return Verdict(outcome, observed.headline, observed.numbers).adding(Fact("reason", reason))
     interval = estimate.bounds(confidence)
     limits = [(bound.operator, _limit(bound.value, sample)) for bound in gate.bounds]
@@ -55,7 +49,7 @@ def judge_floor(gate: Gate, confidence: float, value: MetricValue, data: GateDat
         fact("noise", p_value is not None and f"{p_text(p_value)} if the gate held"),
         fact("range", _assumed(sample, interval)),
         fact("power", _visible(gate, confidence, sample)),
-        fact("caution", data.not_random),
+        fact("caution", draw.not_random),
         fact("next", outcome == "inconclusive" and advice(gate, sample)),
     )
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from typing import Literal
-from typing import TypeAlias
 
 from pytest_llmeval._baselines import Comparison
 from pytest_llmeval._baselines import Entry
@@ -27,11 +25,9 @@ from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts.noise import Noise
 from pytest_llmeval._verdicts.noise import Side
+from pytest_llmeval._verdicts.samples import Draw
+from pytest_llmeval._verdicts.samples import Drawn
 from pytest_llmeval._verdicts.sentence import docs_text
-
-
-#: The choice of a run's docs: all, at random, or the first ones, which are not a random sample.
-Drawn: TypeAlias = Literal["all", "random", "first"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +79,10 @@ class GateData:
     root: Path | None = None
 
     @property
-    def not_random(self) -> str | None:
-        """A caution that the docs are not a random sample; None if they are."""
-        if self.drawn != "first":
-            return None
-        docs = sum(len(data.results) for data in self.tasks)
-        which = f"the first {docs:,} docs" if len(self.tasks) == 1 else "the first docs of each task"
-        return f"{which} are not a random sample of the others"
+    def draw(self) -> Draw:
+        """The docs that were run, and how they were chosen."""
+        seen, total = sum(len(one.results) for one in self.tasks), sum(one.n_total for one in self.tasks)
+        return Draw(self.drawn, seen, total, len(self.tasks))
 
     def summary(self) -> Summary:
         """Return the summary of all docs, without bootstrapped standard errors."""

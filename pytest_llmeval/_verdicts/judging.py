@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._results import Summary
-from pytest_llmeval._verdicts.change import judge_change
+from pytest_llmeval._verdicts.comparison import judge_comparison
 from pytest_llmeval._verdicts.floor import judge_floor
 from pytest_llmeval._verdicts.gate_data import GateData
 from pytest_llmeval._verdicts.must_stay_right import judge_must_stay_right
@@ -14,6 +14,9 @@ from pytest_llmeval._verdicts.observed import lack_of_data
 from pytest_llmeval._verdicts.observed import no_metric
 from pytest_llmeval._verdicts.observed import no_number
 from pytest_llmeval._verdicts.observed import numbers_of
+from pytest_llmeval._verdicts.samples import columns_of
+from pytest_llmeval._verdicts.samples import sample_of
+from pytest_llmeval._verdicts.samples import weighs_by_size
 from pytest_llmeval._verdicts.sentence import condition
 from pytest_llmeval._verdicts.telling import with_telling_docs
 from pytest_llmeval._verdicts.verdict import Fact
@@ -45,10 +48,13 @@ def judge(gate: Gate, summary: Summary | None, *, missing: str | None = None, da
         if gate.must_stay_right is not None:
             verdict = judge_must_stay_right(gate, gate.must_stay_right, summary, value, data)
         elif gate.change is not None:
-            verdict = judge_change(gate, gate.change, summary, value, data)
+            verdict = judge_comparison(gate, gate.change, summary, value, data)
         else:
+            columns = columns_of([(one.task, one.results) for one in data.tasks], value.metric, value.filter)
+            by_size = weighs_by_size(data.owner, value.metric, value.filter)
+            sample = None if by_size is None else sample_of(columns, by_size=by_size)
             observed = judge_observed(gate, summary, value)
-            verdict = judge_floor(gate, gate.confidence or 0.5, value, data, observed)
+            verdict = judge_floor(gate, gate.confidence or 0.5, sample, data.draw, observed)
     else:
         verdict = judge_observed(gate, summary, value)
     return with_telling_docs(verdict, gate, value, data)

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
+from typing import TypeAlias
 
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._scoring import metric_of
@@ -23,8 +25,29 @@ from pytest_llmeval._task import Metric
 from pytest_llmeval._task import Task
 
 
+#: The choice of a run's docs: all, at random, or the first ones, which are not a random sample.
+Drawn: TypeAlias = Literal["all", "random", "first"]
+
 #: Log-probabilities may exceed 0 by up to this much because of rounding.
 _ROUNDING = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """The docs that were run: `seen` of `total`, in so many data sets (`tasks`)."""
+
+    drawn: Drawn
+    seen: int
+    total: int
+    tasks: int = 1
+
+    @property
+    def not_random(self) -> str | None:
+        """A caution that the docs are not a random sample; None if they are."""
+        if self.drawn != "first":
+            return None
+        which = f"the first {self.seen:,} docs" if self.tasks == 1 else "the first docs of each task"
+        return f"{which} are not a random sample of the others"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +144,21 @@ def exact_value(columns: Sequence[Column], *, by_size: bool) -> Fraction | None:
     sums = [Fraction(sum(int(item) for item in column.items), len(column.items)) for column in columns]
     weights = [len(column.items) if by_size else 1 for column in columns]
     return sum((value * weight for value, weight in zip(sums, weights, strict=True)), Fraction()) / sum(weights)
+
+
+def standard_error(values: Sequence[float], clusters: Sequence[str] | None = None) -> float | None:
+    """Return the standard error of a mean, which counts clusters where docs have them; None for fewer than two.
+
+    With m the mean, the error is that of the sums of ``value - m`` per cluster (Cochran 1977, section 9A.1).
+    """
+    mean = math.fsum(values) / len(values) if values else 0.0
+    sums: dict[str | int, float] = {}
+    for place, value in enumerate(values):
+        unit = place if clusters is None else clusters[place]
+        sums[unit] = sums.get(unit, 0.0) + value - mean
+    if len(sums) < 2:
+        return None
+    return math.sqrt(math.fsum(one * one for one in sums.values()) * len(sums) / (len(sums) - 1)) / len(values)
 
 
 def weighs_by_size(owner: Task | Group, metric: str, filter_name: str) -> bool | None:

@@ -31,7 +31,6 @@ from typing import Literal
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._results import Summary
 from pytest_llmeval._stats import MeanTest
-from pytest_llmeval._verdicts.change import PairedEstimate
 from pytest_llmeval._verdicts.change import change_so_far
 from pytest_llmeval._verdicts.family import in_company
 from pytest_llmeval._verdicts.gate_data import GateData
@@ -39,6 +38,7 @@ from pytest_llmeval._verdicts.gate_data import paired_docs
 from pytest_llmeval._verdicts.judging import judge
 from pytest_llmeval._verdicts.must_stay_right import judge_must_stay_right
 from pytest_llmeval._verdicts.observed import judge_observed
+from pytest_llmeval._verdicts.paired import PairedEstimate
 from pytest_llmeval._verdicts.sentence import percent_text
 from pytest_llmeval._verdicts.series import DocPlace
 from pytest_llmeval._verdicts.series import MeanQuestion

@@ -19,8 +19,8 @@ from pytest_llmeval._results import MetricValue
 from pytest_llmeval._scoring import metric_of
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
-from pytest_llmeval._verdicts.change import directed
 from pytest_llmeval._verdicts.gate_data import GateData
+from pytest_llmeval._verdicts.paired import directed
 from pytest_llmeval._verdicts.verdict import Fact
 from pytest_llmeval._verdicts.verdict import Verdict
 

@@ -146,7 +146,8 @@ class TestObservedValue:
             f"  change    between {bounds.low:.4f} and {bounds.high:.4f} (each bound holds at 95 %)",
             "  docs      1,000 docs compared: 30 lost, 0 gained",
             "  noise     p < 0.0001 (McNemar): unlikely to be noise",
-            "  limit     the tolerance is 1.5 standard errors",
+            # The flips alone: sqrt((0.03 - 0.03**2) / 999) is 0.0054.
+            "  limit     the tolerance is 3.7 standard errors of the difference",
         ]
         assert {name: round(number, 12) for name, number in verdict.numbers.items()} == {
             "acc": 0.77,
