@@ -34,7 +34,7 @@ _ROUNDING = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """The docs that were run: `seen` of `total`, in so many data sets (`tasks`)."""
+    """The docs that were run: `seen` of `total`, from one or several data sets (`tasks`)."""
 
     drawn: Drawn
     seen: int
