@@ -59,6 +59,9 @@ HITS = (1, 0, 1, 1, 0)
 def spread(faults: FaultSuite, monkeypatch: pytest.MonkeyPatch) -> FaultSuite:
     """B37 and B23: five docs of which three are right, four docs with drawn examples, and a group over both."""
     pytest.importorskip("xdist")
+    # This process may be a worker itself; the runs that it starts are not.
+    for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("pytest_llmeval._session.run_all.RunAll.chunk", 2)
     faults.pytester.makeconftest(CONFTEST)
     metrics = [{"metric": metric} for metric in ("acc", "f1", "mcc", "brier_score")]
