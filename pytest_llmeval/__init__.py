@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 from typing import Any
 
+from pytest_llmeval._errors import ArgumentError
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._errors import LLMEvalWarning
 from pytest_llmeval._lm import LM
@@ -22,22 +23,32 @@ from pytest_llmeval._settings import Settings
 if TYPE_CHECKING:
     from pytest_llmeval._evaluation import evaluate
     from pytest_llmeval._fake import FakeLM
+    from pytest_llmeval._verdicts.scores import Judgement
+    from pytest_llmeval._verdicts.scores import judge
 
 __all__ = [
     "LM",
+    "ArgumentError",
     "FakeLM",
     "Generation",
     "GenerationKwargs",
+    "Judgement",
     "LLMEvalError",
     "LLMEvalWarning",
     "Loglikelihood",
     "Settings",
     "evaluate",
+    "judge",
     "wrap_model",
 ]
 
 #: Public names whose rooms import yaml, jinja2 and numpy: loaded when asked for, for pytest always imports this module.
-_LATER = {"evaluate": "pytest_llmeval._evaluation", "FakeLM": "pytest_llmeval._fake"}
+_LATER = {
+    "evaluate": "pytest_llmeval._evaluation",
+    "FakeLM": "pytest_llmeval._fake",
+    "Judgement": "pytest_llmeval._verdicts.scores",
+    "judge": "pytest_llmeval._verdicts.scores",
+}
 
 
 def __getattr__(name: str) -> Any:

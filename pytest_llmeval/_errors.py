@@ -7,6 +7,7 @@
     |-- ModelError               a model cannot be loaded, or cannot answer a request
     |-- SettingError             an option or ini value is wrong (a usage error, exit code 4)
     |-- BaselineError            a baseline file cannot be used, or nothing in it can be compared
+    |-- ArgumentError            a function was called with values that it cannot use; also a ValueError
     `-- SandboxError             generated code cannot be run safely on this machine
 
 Users never see a traceback for these: items fail with the message, options end in a usage error.
@@ -74,6 +75,10 @@ class BaselineError(LLMEvalError):
     def __init__(self, path: Path, message: str, *, line: int | None = None) -> None:
         super().__init__(f"{path}{'' if line is None else f':{line}'}: {message}")
         self.path = path
+
+
+class ArgumentError(LLMEvalError, ValueError):
+    """A public function was called with values that it cannot use; the message names the argument."""
 
 
 class SandboxError(LLMEvalError):

@@ -46,6 +46,7 @@ from pytest_llmeval._gates.gate import Place
 from pytest_llmeval._gates.gate import Rule
 from pytest_llmeval._gates.gate import Scope
 from pytest_llmeval._gates.reading import parse_gate
+from pytest_llmeval._gates.reading import parse_gate_text
 from pytest_llmeval._gates.reading import parse_rule
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
@@ -65,6 +66,7 @@ __all__ = [
     "is_meant",
     "metric_names",
     "parse_gate",
+    "parse_gate_text",
     "parse_rule",
 ]
 

@@ -59,6 +59,11 @@ def parse_gate(entry: GateEntry, *, path: Path, line: int | None) -> Gate:
     return _parse(entry, Place(_as_written(entry), path, line))
 
 
+def parse_gate_text(text: str) -> Gate:
+    """Return the gate of a text that stands in no file: ``acc >= baseline - 0.02 @ 0.95``. Raises SettingError."""
+    return _parse_text(text.strip(), Place(text.strip(), origin="gate"))
+
+
 def parse_rule(line: str, *, origin: str = "ini llmeval_gates") -> Rule:
     """Return the rule of a line of ini `llmeval_gates` or of ``--llmeval-fail-on``: a selector, a dot, a gate.
 

@@ -35,6 +35,7 @@ from pytest_llmeval._verdicts.sentence import name_of_value
 from pytest_llmeval._verdicts.sentence import no_bounds
 from pytest_llmeval._verdicts.sentence import number_text
 from pytest_llmeval._verdicts.sentence import p_text
+from pytest_llmeval._verdicts.verdict import Evidence
 from pytest_llmeval._verdicts.verdict import Fact
 from pytest_llmeval._verdicts.verdict import Outcome
 from pytest_llmeval._verdicts.verdict import Verdict
@@ -71,24 +72,29 @@ def judge_change(
     confidence = gate.confidence or USUAL_CONFIDENCE
     estimate = seen.estimate("population" if observed else gate.scope, draw)
     if estimate is None and not observed:
-        outcome, reason = no_bounds(seen.value_now.metric, seen.now)
-        return replace(verdict, outcome=outcome).adding(Fact("reason", reason))
+        undecided, reason = no_bounds(seen.value_now.metric, seen.now)
+        return replace(verdict, outcome=undecided).adding(Fact("reason", reason))
     interval = None if estimate is None else estimate.bounds(confidence)
+    condition = [(change.operator, seen.margin(change))]
+    decision = None if estimate is None or interval is None else decide(estimate, interval, condition)
     p_value, excused = None, False
-    if observed or estimate is None or interval is None:
-        outcome = "passed" if meets(change, seen) else "failed"
+    if observed or decision is None:
+        outcome: Outcome = "passed" if meets(change, seen) else "failed"
     else:
-        condition = [(change.operator, seen.margin(change))]
-        outcome, p_value = decide(estimate, interval, condition)
+        outcome, p_value = decision.outcome, decision.p_value
         if outcome == "failed" and settled and (other := settled.estimate(gate.scope, draw)):
-            excused = decide(other, other.bounds(confidence), condition)[0] != "failed"
+            excused = decide(other, other.bounds(confidence), condition).outcome != "failed"
     if excused:
         outcome, p_value = "inconclusive", None
     numbers = _numbers_of_change(seen, interval, p_value)
     visible = _visible(gate, change, seen)
     if visible is not None and math.isfinite(visible):
         numbers["detectable_drop"] = visible
-    verdict = replace(verdict, outcome=outcome, numbers={**verdict.numbers, **numbers}, p_value=p_value)
+    evidence = Evidence(interval and seen.on_scale(interval), visible=visible)
+    if decision is not None:
+        evidence = replace(evidence, p_worse=decision.p_worse, p_better=decision.p_better)
+    numbers = {**verdict.numbers, **numbers}
+    verdict = replace(verdict, outcome=outcome, numbers=numbers, p_value=p_value, evidence=evidence)
     return verdict.adding(
         fact("reason", excused and "without the flips under the noise floor it would not fail"),
         fact("change", interval and bounds_text(seen.on_scale(interval), confidence)),

@@ -128,26 +128,44 @@ def estimate_of(scope: Scope, draw: Draw, now: Sample, before: Sample | None = N
     return _difference_of_data_set(before, now, total, random=random)
 
 
-def decide(
-    estimate: Estimate, interval: Interval, conditions: Iterable[tuple[Operator, float]]
-) -> tuple[Outcome, float | None]:
-    """Return the outcome of conditions (operator, limit) on the true value, and the p-value of a failure.
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The outcome of conditions, with the p-values of both sides.
+
+    `p_worse` is the probability of data at least this bad if the conditions held, `p_better` that of data at least this
+    good if they did not hold. `worst` is the place of the condition that `p_worse` belongs to.
+    """
+
+    outcome: Outcome
+    p_worse: float
+    p_better: float
+    worst: int = 0
+
+    @property
+    def p_value(self) -> float | None:
+        """The p-value of a failure; None for other outcomes."""
+        return self.p_worse if self.outcome == "failed" else None
+
+
+def decide(estimate: Estimate, interval: Interval, conditions: Iterable[tuple[Operator, float]]) -> Decision:
+    """Return the outcome of conditions (operator, limit) on the true value.
 
     A condition ``>= limit`` is shown to hold if the lower bound reaches the limit, and shown not to hold if the upper
-    bound lies below it; for ``<=`` the other way round. The p-value is the probability of data at least this bad if the
-    conditions held; None unless the outcome is "failed".
+    bound lies below it; for ``<=`` the other way round.
     """
     outcomes: list[Outcome] = []
-    sides = []
+    worse, better = [], []
     for operator, limit in conditions:
-        upward = operator.startswith(">")
+        upward, strict = operator.startswith(">"), operator in (">", "<")
         low, high, needed = (interval.low, interval.high, limit) if upward else (-interval.high, -interval.low, -limit)
-        reached = low > needed if operator in (">", "<") else low >= needed
+        reached = low > needed if strict else low >= needed
         outcomes.append("passed" if reached else "failed" if high < needed else "inconclusive")
-        sides.append((estimate if upward else estimate.mirrored(), needed))
-    if "failed" in outcomes:
-        return "failed", min(side.p_value_below(needed) for side, needed in sides)
-    return ("inconclusive" if "inconclusive" in outcomes else "passed"), None
+        own = estimate if upward else estimate.mirrored()
+        worse.append(own.p_value_below(needed))
+        # A bound that is equal to the limit reaches it, unless the condition is strict.
+        better.append(own.mirrored().p_value_below(-needed if strict else math.nextafter(-needed, math.inf)))
+    outcome: Outcome = "failed" if "failed" in outcomes else "inconclusive" if "inconclusive" in outcomes else "passed"
+    return Decision(outcome, min(worse), max(better), worse.index(min(worse)))
 
 
 def _mean_of_many(sample: Sample) -> Estimate:

@@ -21,6 +21,7 @@ from pytest_llmeval._verdicts.sentence import bounds_text
 from pytest_llmeval._verdicts.sentence import no_bounds
 from pytest_llmeval._verdicts.sentence import number_text
 from pytest_llmeval._verdicts.sentence import p_text
+from pytest_llmeval._verdicts.verdict import Evidence
 from pytest_llmeval._verdicts.verdict import Fact
 from pytest_llmeval._verdicts.verdict import Verdict
 from pytest_llmeval._verdicts.verdict import fact
@@ -40,15 +41,19 @@ def judge_floor(gate: Gate, confidence: float, sample: Sample | None, draw: Draw
         return Verdict(outcome, observed.headline, observed.numbers).adding(Fact("reason", reason))
     interval = estimate.bounds(confidence)
     limits = [(bound.operator, _limit(bound.value, sample)) for bound in gate.bounds]
-    outcome, p_value = decide(estimate, interval, limits)
+    decision = decide(estimate, interval, limits)
+    outcome, p_value = decision.outcome, decision.p_value
     shown = _on_scale(interval, sample)
     ends = (("low", shown.low), ("high", shown.high), ("p", p_value))
     numbers = {name: number for name, number in ends if number is not None and math.isfinite(number)}
-    return Verdict(outcome, observed.headline, {**observed.numbers, **numbers}, p_value=p_value).adding(
+    visible = _visible(gate, confidence, sample)
+    evidence = Evidence(shown, decision.p_worse, decision.p_better, visible)
+    verdict = Verdict(outcome, observed.headline, {**observed.numbers, **numbers}, p_value=p_value, evidence=evidence)
+    return verdict.adding(
         Fact("value", bounds_text(shown, confidence)),
         fact("noise", p_value is not None and f"{p_text(p_value)} if the gate held"),
         fact("range", _assumed(sample, interval)),
-        fact("power", _visible(gate, confidence, sample)),
+        fact("power", _visible_text(visible)),
         fact("caution", draw.not_random),
         fact("next", outcome == "inconclusive" and advice(gate, sample)),
     )
@@ -82,12 +87,17 @@ def _assumed(sample: Sample, interval: Interval) -> str | None:
     return f"assuming {which} in [{docs.low:.3g}, {docs.high:.3g}]"
 
 
-def _visible(gate: Gate, confidence: float, sample: Sample) -> str | None:
+def _visible(gate: Gate, confidence: float, sample: Sample) -> float | None:
     """Return the smallest true shortfall that fails a floor on 0/1 scores in 80 % of runs; None for other gates."""
     floors = [bound.value for bound in gate.bounds if bound.operator.startswith(">")]
     if not (sample.binary and sample.clusters is None and floors and gate.scope == "population"):
         return None
-    gap = _stats.floor_gap(len(sample.values), floors[0], confidence)
-    if not math.isfinite(gap):
+    return _stats.floor_gap(len(sample.values), floors[0], confidence)
+
+
+def _visible_text(visible: float | None) -> str | None:
+    if visible is None:
+        return None
+    if not math.isfinite(visible):
         return "too few docs to detect any shortfall"
-    return f"a true shortfall of {number_text(gap)} would fail this gate in 80 % of runs"
+    return f"a true shortfall of {number_text(visible)} would fail this gate in 80 % of runs"

@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Literal
 from typing import TypeAlias
 
+from pytest_llmeval._stats import Interval
 from pytest_llmeval._task import NOTHING
 
 
@@ -64,6 +65,25 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """The statistics of a gate: bounds on its value, or on the change of its value, and p-values for its limit.
+
+    `p_worse` is the probability of data at least this bad if the gate held, `p_better` that of data at least this good
+    if it did not hold; None if there are no bounds. `visible` is the smallest true loss that fails the gate in 80 % of
+    runs.
+    """
+
+    interval: Interval | None = None
+    p_worse: float | None = None
+    p_better: float | None = None
+    visible: float | None = None
+
+
+#: The evidence of a gate that is judged without bounds.
+NO_EVIDENCE = Evidence()
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The outcome of a gate and the facts that led to it.
 
@@ -77,6 +97,7 @@ class Verdict:
     numbers: Mapping[str, float | int] = NOTHING
     facts: tuple[Fact, ...] = ()
     p_value: float | None = None
+    evidence: Evidence = NO_EVIDENCE
 
     @property
     def sentence(self) -> str:
