@@ -29,7 +29,9 @@ DocFunction: TypeAlias = Callable[..., Any]
 Item: TypeAlias = Any
 
 #: The forms of an item; `_scoring.ITEM_KINDS` describes each.
-ItemKind: TypeAlias = Literal["right", "number", "labels", "texts", "choices", "lengths", "labelled_doc", "any"]
+ItemKind: TypeAlias = Literal[
+    "right", "share", "number", "labels", "texts", "choices", "lengths", "labelled_doc", "any"
+]
 
 
 class _Nothing(Mapping[str, Any]):
@@ -198,7 +200,7 @@ class Metric:
         mean = self.aggregation.doc_mean
         if mean is None or mean.log:
             return None
-        if self.kind == "right" or self.pass_at:
+        if self.kind in ("right", "share") or self.pass_at:
             return ScoreRange(0.0, 1.0)
         return mean.support or (self.declared_range if mean.plain else None)
 

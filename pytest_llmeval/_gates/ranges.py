@@ -31,7 +31,7 @@ def _range_of(metric: Metric) -> tuple[float, float] | None:
     """Return the range of a metric's value; None if neither the metric nor the task's `metadata.ranges` states it."""
     if metric.aggregation.owned:
         return None
-    if metric.kind == "right" or metric.pass_at:
+    if metric.kind in ("right", "share") or metric.pass_at:
         return 0.0, 1.0
     if metric.aggregation.range is not None and metric.kind != "any":
         return metric.aggregation.range

@@ -79,6 +79,13 @@ def probabilities(lls: Sequence[float]) -> list[float]:
     return [weight / total for weight in weights]
 
 
+def gold_share(answered: Answered) -> float:
+    """Return the share that the right choices have of the probability of all choices; NaN if there is no prediction."""
+    every = probabilities(answered.lls)
+    # Rounding may raise the sum of several shares above 1.
+    return min(sum(every[index] for index in set(answered.gold)), 1.0)
+
+
 def likeliest(answers: Sequence[tuple[float, bool]]) -> float:
     """Return the log probability of the text that the model finds likeliest; NaN if one is NaN."""
     return math.nan if any(math.isnan(ll) for ll, _ in answers) else max(ll for ll, _ in answers)

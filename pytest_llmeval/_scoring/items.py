@@ -92,6 +92,9 @@ ITEM_KINDS: Mapping[ItemKind, ItemForm] = MappingProxyType(
         ),
         "number": ItemForm("a number per doc", "a number", _is_number),
         "right": ItemForm("whether each doc is right", "0 or 1", lambda item: _is_number(item) and item in (0, 1)),
+        "share": ItemForm(
+            "a share per doc", "a number from 0 to 1", lambda item: _is_number(item) and not (item < 0 or item > 1)
+        ),
         "texts": ItemForm(
             "the texts of each doc", "[reference or list of references, prediction], all texts", _are_texts
         ),

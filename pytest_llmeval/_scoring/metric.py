@@ -92,7 +92,8 @@ def resolve(spec: MetricSpec, output_type: str, *, processed: bool = False) -> M
     kept = definition.keeps[output_type]
     metric = _assembled(spec, definition, kept.kind)
     needed = metric.aggregation.needs
-    if needed not in ("any", kept.kind) and (needed, kept.kind) != ("number", "right"):
+    taken = ("number", "right", "share") if needed == "number" else (needed,)
+    if needed != "any" and kept.kind not in taken:
         raise ValueError(
             f"metric {spec.name} keeps {ITEM_KINDS[kept.kind].keeps}, but aggregation {metric.aggregation.name} needs "
             f"{ITEM_KINDS[needed].keeps}; name another metric or a !function as its aggregation"
@@ -245,6 +246,8 @@ METRICS: Mapping[str, Definition] = MappingProxyType(
         "f1": Definition({_CHOICE: _LABELS, _TEXT: _texts("f1")}, "f1"),
         "likelihood": Definition({_CHOICE: Keeps("choices", choice.gold_and_lls)}, "likelihood"),
         "mcc": Definition({_CHOICE: _LABELS, _TEXT: _texts("mcc")}, "matthews_corrcoef"),
+        # Not in lm_eval; the name and the formula are those of DataDecide (Magnusson et al. 2025, arXiv:2504.11393).
+        "norm_correct_prob": Definition({_CHOICE: Keeps("share", choice.gold_share)}, "mean"),
         "numeric_match": Definition({_TEXT: Keeps("right", scorer=text.numeric_match)}, "mean"),
         "pass@k": _PASS_AT_K,
         "pass_at_k": _PASS_AT_K,

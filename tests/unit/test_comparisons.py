@@ -691,6 +691,15 @@ class TestChanges:
         found = self.changes(case, own, [[0, [0.6, 0.4]], [1, [0.5, 0.5]]], [[0, [0.8, 0.2]], [1, [0.5, 0.5]]])
         assert found == Changes(1, 0, 2, flips=False)
 
+    def test_shares_of_right_choices(self, case: Case) -> None:
+        """All 400 docs stay right, and the model is less sure of each: .8 fell to .7, or by .001."""
+        own, before = task("norm_correct_prob"), [0.8, 0.9] * 200
+        case.add(own, [share - 0.1 for share in before], before)
+        verdict = case.judge("norm_correct_prob >= baseline - 0.01 @ 0.95")
+        assert (verdict.outcome, round(verdict.numbers["difference"], 9)) == ("failed", -0.1)
+        other = Case(case.baseline.path.parent / "other").add(own, [share - 0.001 for share in before], before)
+        assert other.judge("norm_correct_prob >= baseline - 0.01 @ 0.95").outcome == "passed"
+
     def test_what_has_no_better_side_or_is_no_number(self, case: Case) -> None:
         assert self.changes(case, task("own", process_results=max), [1.5, 2.5], [2.5, 1.5]) is None
         pytest.importorskip("sacrebleu")

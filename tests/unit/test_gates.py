@@ -336,6 +336,7 @@ def test_a_name_with_brackets_selects_itself() -> None:
         # Twice as much may still be a proportion.
         ("acc >= baseline + 100%", task()),
         ("brier_score <= 2", task(metrics=(MetricSpec("brier_score"),))),
+        ("norm_correct_prob >= baseline - 0.01 @ 0.95", task(metrics=(MetricSpec("norm_correct_prob"),))),
         ("perplexity >= 1", task("loglikelihood")),
         ("perplexity <= 0.5", task("loglikelihood", metrics=(MetricSpec("perplexity"),), process_results=score)),
     ],
@@ -373,6 +374,12 @@ def test_gates_that_can_be_meant(entry: str, owner: Task) -> None:
         ("points >= baseline - 5", scored(0, 5), "points lies between 0 and 5: a difference of 5 decides nothing"),
         ("points >= baseline - 100%", scored(0, 5), "a difference of 100% decides nothing"),
         ("brier_score <= 3", task(metrics=(MetricSpec("brier_score"),)), "brier_score lies between 0 and 2"),
+        ("norm_correct_prob >= 40", task(metrics=(MetricSpec("norm_correct_prob"),)), "did you mean 0.4?"),
+        (
+            "norm_correct_prob stays right",
+            task(metrics=(MetricSpec("norm_correct_prob"),)),
+            "does not show whether a doc is right or wrong",
+        ),
         ("perplexity <= 0.5", task("loglikelihood"), "perplexity is 1 or more, and the bound is 0.5"),
         ("perplexity < 1", task("loglikelihood"), "perplexity is 1 or more: it is never < 1; did you mean <= 1?"),
         ("bits_per_byte <= -0.1", task("loglikelihood_rolling"), "bits_per_byte is 0 or more, and the bound is -0.1"),

@@ -203,3 +203,24 @@ def test_items_are_plain(lls: list[float], data: st.DataObject) -> None:
     found = scores(lls, choices, [0], *CHOICE_METRICS, unconditional=lls)
     for item in found.values():
         assert type(item) in (int, float, list)
+
+
+@pytest.mark.parametrize(
+    ("lls", "gold", "share"),
+    [
+        ([math.log(0.1), math.log(0.3)], [0], 0.25),
+        ([math.log(0.1), math.log(0.1), math.log(0.2)], [1, 2], 0.75),
+        ([-1000.0, -1000.0], [1], 0.5),
+        ([-2.0, -INF], [0], 1.0),
+        ([-2.0, -INF], [1], 0.0),
+        ([-3.0, -3.0, -3.0], [0, 1, 2, 2], 1.0),
+    ],
+)
+def test_share_of_the_right_choices(lls: list[float], gold: list[int], share: float) -> None:
+    found = scores(lls, ["a", "b", "c"][: len(lls)], gold, "norm_correct_prob")
+    assert found == {"norm_correct_prob": pytest.approx(share, abs=1e-12)}
+
+
+@pytest.mark.parametrize("lls", [[NAN, -1.0], [-INF, -INF]])
+def test_there_is_no_share_without_a_prediction(lls: list[float]) -> None:
+    assert math.isnan(scores(lls, ["a", "b"], [1], "norm_correct_prob")["norm_correct_prob"])

@@ -37,6 +37,7 @@ def test_defaults(output_type: str, names: list[str]) -> None:
         ("acc_mutual_info", "multiple_choice", "right", True),
         ("brier_score", "multiple_choice", "choices", False),
         ("mcc", "multiple_choice", "labels", True),
+        ("norm_correct_prob", "multiple_choice", "share", True),
         ("perplexity", "loglikelihood", "number", False),
         ("bits_per_byte", "loglikelihood_rolling", "lengths", False),
         ("numeric_match", "generate_until", "right", True),
