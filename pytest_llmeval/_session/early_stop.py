@@ -136,9 +136,15 @@ class EarlyStop(RunAll):
             return None
 
         def proven() -> Proof | None:
-            stop_confidence = self.evaluation.settings.stop_confidence
-            members = _sharing(run, gate)
-            return proof_of(gate, self._data(run, owner), order, members=members, stop_confidence=stop_confidence)
+            settings = self.evaluation.settings
+            return proof_of(
+                gate,
+                self._data(run, owner),
+                order,
+                members=_sharing(run, gate),
+                stop_confidence=settings.stop_confidence,
+                split=settings.stop_split,
+            )
 
         return run.computed(owner, ("proof", owner.name, gate.id), proven)
 
@@ -147,8 +153,8 @@ class EarlyStop(RunAll):
         data, sharing, summary = self._data(run, owner), _sharing(run, gate), self.summary(run, owner)
         proof = self.proof(run, owner, gate)
         if proof is None:
-            missing = run.missing(owner)
-            return final_verdict(gate, summary, data, self.order(owner), members=sharing, missing=missing)
+            missing, split = run.missing(owner), self.evaluation.settings.stop_split
+            return final_verdict(gate, summary, data, self.order(owner), members=sharing, split=split, missing=missing)
         if isinstance(owner, Group) and not proof.judged:
             # Beyond the first docs of the group's order its tasks may stand in any proportion.
             data = self._first_docs(run, data, owner)

@@ -154,6 +154,13 @@ OPTIONS = (
         "string",
         default="0.95",
     ),
+    Option(
+        "stop_split",
+        "With --llmeval-early-stop: the share of a gate's error that early looks may spend, between 0 and 1. The rest "
+        "is kept for the last doc. A small share needs more docs for clear results, and detects more if all docs run.",
+        "string",
+        default="0.5",
+    ),
     Option("stop_seed", "With --llmeval-early-stop: the seed for the order of the docs.", "string", default="0"),
     Option("bootstrap_iters", "Number of resamples for bootstrapped standard errors.", "string", default="1000"),
 )
@@ -231,6 +238,7 @@ def read_settings(config: pytest.Config) -> Settings:
         early_stop=bool(value_of(config, "early-stop")),
         stop_seed=_read_ini(config, "stop_seed", whole_number()),
         stop_confidence=_read_ini(config, "stop_confidence", CONFIDENCE),
+        stop_split=_read_ini(config, "stop_split", SPLIT),
         noise_docs=noise_docs,
         noise_dtype=noise_dtype,
     )
@@ -307,6 +315,13 @@ def _confidence(text: str) -> float:
     return number
 
 
+def _split(text: str) -> float:
+    number = float(text)
+    if not 0 < number < 1:
+        raise ValueError(text)
+    return number
+
+
 def _noise(text: str) -> tuple[int, str | None]:
     docs, colon, dtype = text.partition(":")
     return whole_number(1).convert(docs), one_of(*NOISE_DTYPES).convert(dtype) if colon else None
@@ -317,4 +332,5 @@ NOISE_DTYPES = tuple(name for name in DTYPES if name != "auto")
 LIMIT = ValueType("a number of docs (10) or a share below 1 (0.1)", _limit)
 SAMPLE = ValueType("random:SEED with a whole number, e.g. random:7", _sample_seed)
 CONFIDENCE = ValueType("a number from 0.5 to 1", _confidence)
+SPLIT = ValueType("a number between 0 and 1, e.g. 0.2", _split)
 NOISE = ValueType(f"N or N:DTYPE, e.g. 64 or 64:bfloat16 (dtypes: {', '.join(NOISE_DTYPES)})", _noise)

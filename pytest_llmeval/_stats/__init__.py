@@ -15,6 +15,8 @@ numpy and scipy are imported by the first call.
 
 from __future__ import annotations
 
+from pytest_llmeval._stats.crossing import Crossing
+from pytest_llmeval._stats.crossing import threshold_for
 from pytest_llmeval._stats.families import closed_tree
 from pytest_llmeval._stats.families import holm
 from pytest_llmeval._stats.interval import Interval
@@ -34,6 +36,7 @@ from pytest_llmeval._stats.signflip import paired_mean_bounds
 
 
 __all__ = [
+    "Crossing",
     "Interval",
     "MeanTest",
     "assumed_change",
@@ -50,4 +53,5 @@ __all__ = [
     "mean_bounds",
     "paired_bounds",
     "paired_mean_bounds",
+    "threshold_for",
 ]

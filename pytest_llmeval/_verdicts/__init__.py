@@ -22,9 +22,8 @@ from pytest_llmeval._verdicts.noise import noise_floor
 from pytest_llmeval._verdicts.observed import holds
 from pytest_llmeval._verdicts.sequential import Proof
 from pytest_llmeval._verdicts.sequential import asks_of_data_set
-from pytest_llmeval._verdicts.sequential import at_half_error
-from pytest_llmeval._verdicts.sequential import at_last_doc
 from pytest_llmeval._verdicts.sequential import can_be_proven
+from pytest_llmeval._verdicts.sequential import errors_left
 from pytest_llmeval._verdicts.sequential import errors_of
 from pytest_llmeval._verdicts.sequential import final_verdict
 from pytest_llmeval._verdicts.sequential import proof_of
@@ -47,10 +46,9 @@ __all__ = [
     "TaskData",
     "Verdict",
     "asks_of_data_set",
-    "at_half_error",
-    "at_last_doc",
     "can_be_proven",
     "changes_of_task",
+    "errors_left",
     "errors_of",
     "final_verdict",
     "holds",

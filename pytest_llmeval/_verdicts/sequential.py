@@ -4,7 +4,9 @@ The docs are scored in a random order that does not depend on any result. Tests 
 first one without a result, so that the sequential tests of `_stats.MeanTest` are valid after every doc.
 
 - A gate with a confidence is a statement on the population: docs are independent draws, and the error is the gate's.
-  Half of it is kept for the last doc, after which an undecided gate is judged as usual (`final_verdict`).
+  Early looks may spend a share of it (ini `llmeval_stop_split`). The rest is kept for the last doc, after which an
+  undecided gate is judged as usual (`final_verdict`). On a floor of a 0/1 metric of one task the early looks are
+  calibrated to the number of docs, and the last doc is judged at exactly the error that they leave (`Crossing`).
 - A gate with ``scope: dataset``, or without a confidence, is a statement on all selected docs: they are drawn without
   replacement, and the result is certain at the last doc. Without a confidence the error is that of ini
   `llmeval_stop_confidence`; at 1 a gate is proven only once the other docs cannot change its outcome.
@@ -30,7 +32,10 @@ from typing import Literal
 
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._results import Summary
+from pytest_llmeval._scoring import metric_of
+from pytest_llmeval._stats import Crossing
 from pytest_llmeval._stats import MeanTest
+from pytest_llmeval._stats import threshold_for
 from pytest_llmeval._verdicts.change import change_so_far
 from pytest_llmeval._verdicts.family import in_company
 from pytest_llmeval._verdicts.gate_data import GateData
@@ -91,12 +96,12 @@ def can_be_proven(gate: Gate, data: GateData, order: Sequence[DocPlace]) -> bool
 
 
 def proof_of(
-    gate: Gate, data: GateData, order: Sequence[DocPlace], *, members: int, stop_confidence: float
+    gate: Gate, data: GateData, order: Sequence[DocPlace], *, members: int, stop_confidence: float, split: float
 ) -> Proof | None:
     """Return the outcome that the docs so far prove; None if the gate needs more docs.
 
     `order` holds all selected docs. `members` gates share the error of a wrong failure. A gate without a confidence is
-    proven at `stop_confidence`.
+    proven at `stop_confidence`. `split` is the share of the error that early looks may spend.
     """
     known = {(one.task.name, result.doc): result for one in data.tasks for result in one.results}
     failed = Proof("failed", len(known), len(order), judged=True)
@@ -113,7 +118,7 @@ def proof_of(
     if scores is None or not first:
         return None
     confidence = stop_confidence if gate.confidence is None else gate.confidence
-    errors = errors_of(gate, members, confidence)
+    errors = errors_of(gate, members, confidence, split)
     looks = [_look(gate, question, scores, data, first, order, errors) for question in questions_of(gate, scores)]
     return _together(looks, len(order), confidence)
 
@@ -135,40 +140,37 @@ def verdict_of_proof(gate: Gate, proof: Proof, summary: Summary, data: GateData)
 
 
 def final_verdict(
-    gate: Gate, summary: Summary, data: GateData, order: Sequence[DocPlace], *, members: int, missing: str | None = None
+    gate: Gate,
+    summary: Summary,
+    data: GateData,
+    order: Sequence[DocPlace],
+    *,
+    members: int,
+    split: float,
+    missing: str | None = None,
 ) -> Verdict:
     """Return the verdict over all docs on a gate that was not proven early, at the error that is left.
 
-    `members` gates share that error; `missing` states which docs have no result (see `judge`).
+    `members` gates share the error of a failure, of which early looks may spend the share `split`; `missing` states
+    which docs have no result (see `judge`).
     """
-    looked = not asks_of_data_set(gate) and can_be_proven(gate, data, order)
-    verdict = judge(at_half_error(gate) if looked else gate, summary, missing=missing, data=data)
-    return at_last_doc(verdict, gate, members, looked=looked)
+    if gate.confidence is None or asks_of_data_set(gate) or not can_be_proven(gate, data, order):
+        verdict = judge(gate, summary, missing=missing, data=data)
+        return verdict if gate.confidence is None else _among(verdict, members, (1 - gate.confidence) / members)
+    left = errors_left(gate, data, order, members, split)
+    confidence = 1 - min(left.passing, left.failing)
+    judged = replace(gate, confidence=confidence, written=gate.confidence)
+    verdict = judge(judged, summary, missing=missing, data=data)
+    at, asked = percent_text(confidence), percent_text(gate.confidence)
+    how = f"judged at {at}, because early looks may spend a part of the error at {asked} confidence"
+    return _among(verdict.adding(Fact("proof", how)), members, left.of_family)
 
 
-def at_half_error(gate: Gate) -> Gate:
-    """Return the gate at the half of its error that is kept for the last doc."""
-    if gate.confidence is None:
-        return gate
-    return replace(gate, confidence=_half(gate.confidence), written=gate.confidence)
-
-
-def _half(confidence: float) -> float:
-    return 1 - (1 - confidence) / 2
-
-
-def at_last_doc(verdict: Verdict, gate: Gate, members: int, *, looked: bool) -> Verdict:
-    """Return a verdict over all docs with the error that was spent; `looked`: half of it went into sequential tests."""
-    if gate.confidence is None:
-        return verdict
-    error = (1 - gate.confidence) / (2 if looked else 1)
-    if looked:
-        at, spent = percent_text(_half(gate.confidence)), percent_text(gate.confidence)
-        how = f"judged at {at}, because half of the error at {spent} confidence was spent on early looks"
-        verdict = verdict.adding(Fact("proof", how))
+def _among(verdict: Verdict, members: int, error: float) -> Verdict:
+    """Return a verdict with its family considered: each of `members` gates may fail wrongly with the same `error`."""
     if members < 2 or verdict.p_value is None:
         return verdict
-    return in_company(verdict, f"the error shared equally by {members} gates", fails=verdict.p_value <= error / members)
+    return in_company(verdict, f"the error shared equally by {members} gates", fails=verdict.p_value <= error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +181,54 @@ class Errors:
     failing: float
 
 
-def errors_of(gate: Gate, members: int, confidence: float) -> Errors:
+def errors_of(gate: Gate, members: int, confidence: float, split: float) -> Errors:
     """Return the errors of a gate's sequential tests; `members` gates share the error of a wrong failure.
 
     A test on the data set always decides at the last doc, so no error is kept for a final judgement.
     """
     error = 1 - confidence
-    spent = error if asks_of_data_set(gate) else error / 2
+    spent = error if asks_of_data_set(gate) else error * split
     return Errors(spent, spent / members)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorsLeft:
+    """The errors at which the last doc is judged: of a pass, of a failure alone, and of a failure in its family."""
+
+    passing: float
+    failing: float
+    of_family: float
+
+
+def errors_left(gate: Gate, data: GateData, order: Sequence[DocPlace], members: int, split: float) -> ErrorsLeft:
+    """Return the errors that early looks at a gate on the population leave for the last doc.
+
+    A wrong decision at the last doc and an early one often go together, so that for 0/1 scores more is left than what
+    was not spent. Elsewhere the errors add up.
+    """
+    confidence = gate.confidence or 0.0
+    error, spent = 1 - confidence, errors_of(gate, members, confidence, split)
+    scores = scores_of(gate, data, order)
+    questions = [] if scores is None else questions_of(gate, scores)
+    limits = [(question.limit - question.low) / (question.high - question.low) for question in questions]
+    if not _counts_right(gate, data) or len(limits) != 1 or not 0 < limits[0] < 1:
+        return ErrorsLeft(error * (1 - split), error * (1 - split), error * (1 - split) / members)
+    (question,), (limit,) = questions, limits
+    ends = (limit, 1 - limit) if question.passes_above else (1 - limit, limit)
+    passing, failing = (
+        Crossing.of(end, len(order), threshold_for(end, len(order), early))
+        for end, early in zip(ends, (spent.passing, spent.failing), strict=True)
+    )
+    return ErrorsLeft(passing.error_left(error), failing.error_left(error), failing.error_left(error / members))
+
+
+def _counts_right(gate: Gate, data: GateData) -> bool:
+    """Return True if the gate bounds the share of right docs of one task, so that its early looks are calibrated.
+
+    The calibration is for draws from one distribution, and the docs of unlike tasks of a group are not.
+    """
+    tasks = [one.task for one in data.tasks]
+    return not gate.compares and len(tasks) == 1 and metric_of(tasks[0], gate.metric).kind == "right"
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,12 +253,13 @@ def _look(
     if numbers is None:
         return _Look(None)
     total = len(order) if asks_of_data_set(gate) else None
+    most = len(order) if total is None and _counts_right(gate, data) else None
     share = len(gate.bounds) or 1
     above, below = (errors.passing, errors.failing) if question.passes_above else (errors.failing, errors.passing)
     certain = None if total is None else _tested(question, numbers, 0.0, total)
     tests = {
-        True: _tested(question, numbers, above / (share if not question.passes_above else 1), total),
-        False: _tested(question, numbers, below / (share if question.passes_above else 1), total),
+        True: _tested(question, numbers, above / (share if not question.passes_above else 1), total, most),
+        False: _tested(question, numbers, below / (share if question.passes_above else 1), total, most),
     }
     found = [
         (test.decided_after, side)
@@ -230,11 +273,13 @@ def _look(
     return _Look(outcome, after, certain.decided_after if certain else None)
 
 
-def _tested(question: MeanQuestion, numbers: Iterable[float], alpha: float, total: int | None) -> MeanTest | None:
+def _tested(
+    question: MeanQuestion, numbers: Iterable[float], alpha: float, total: int | None, most: int | None = None
+) -> MeanTest | None:
     """Return the test of the numbers; None for an error of 0 without a `total`, where nothing can become certain."""
     if alpha <= 0 and total is None:
         return None
-    test = MeanTest(question.limit, alpha, low=question.low, high=question.high, total=total)
+    test = MeanTest(question.limit, alpha, low=question.low, high=question.high, total=total, most=most)
     test.update(numbers)
     return test
 

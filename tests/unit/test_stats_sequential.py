@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import product
+from math import log
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
+from scipy.stats import binom
 
+from pytest_llmeval._stats import Crossing
 from pytest_llmeval._stats import MeanTest
+from pytest_llmeval._stats import threshold_for
+from pytest_llmeval._stats.crossing import LEAST_PART
+from pytest_llmeval._stats.crossing import STAKES
+from pytest_llmeval._stats.crossing import log_capital
 
 
 RIGHT = st.lists(st.integers(0, 1), min_size=1, max_size=60)
@@ -129,3 +138,70 @@ def test_values_and_tests_that_are_none() -> None:
     for wrong in ({"alpha": 1.5}, {"total": 0}, {"low": 1.0}):
         with pytest.raises(ValueError, match="invalid test: alpha"):
             MeanTest(**({"limit": 0.5, "alpha": 0.05} | wrong))  # type: ignore[arg-type]
+
+
+class TestCalibration:
+    """Errors of closed plans on 0/1 scores, against the sum over all sequences of few docs."""
+
+    @pytest.mark.parametrize("limit", [0.2, 0.5, 0.9])
+    @pytest.mark.parametrize("alpha", [0.2, 0.05])
+    def test_every_sequence_of_a_dozen_docs(self, limit: float, alpha: float) -> None:
+        docs, error = 12, 0.3
+        threshold = threshold_for(limit, docs, alpha)
+        exact = Crossing.of(limit, docs, threshold)
+        left = exact.error_left(error)
+        sequences = np.array(list(product((0, 1), repeat=docs)))
+        right, seen = sequences.cumsum(axis=1), np.arange(1, docs + 1)
+        reached = np.array([(log_capital(limit, row, seen) >= threshold).any() for row in right])
+        chances = limit ** right[:, -1] * (1 - limit) ** (docs - right[:, -1])
+        crossed = chances[reached].sum()
+        together = chances[reached | (binom.sf(right[:, -1] - 1, docs, limit) <= left)].sum()
+        for sequence, row in zip(sequences[::331], reached[::331], strict=True):
+            test = MeanTest(limit, alpha, most=docs)
+            test.update(sequence)
+            assert test.above == row or test.below
+        assert exact.reached == pytest.approx(crossed, abs=1e-9)
+        assert crossed <= alpha
+        assert together <= error
+        assert exact.reached + exact.open_.sum() == pytest.approx(1)
+
+    def test_the_last_doc_is_judged_at_all_that_is_left(self) -> None:
+        """One right doc fewer would be too many: both errors together then exceed 5 %."""
+        exact = Crossing.of(0.35, 100, threshold_for(0.35, 100, 0.025))
+        least = next(k for k in range(101) if binom.sf(k - 1, 100, 0.35) <= exact.error_left(0.05))
+        ending = exact.open_[np.arange(exact.first, exact.first + len(exact.open_)) >= least].sum()
+        one_more = exact.open_[least - 1 - exact.first]
+        assert exact.reached + ending <= 0.05 < exact.reached + ending + one_more
+
+    @given(st.integers(5, 60), st.floats(0.05, 0.95), st.sampled_from([0.25, 0.05, 0.01]))
+    @settings(deadline=None, max_examples=40)
+    def test_it_is_never_stricter_than_villes_bound(self, docs: int, limit: float, alpha: float) -> None:
+        threshold = threshold_for(limit, docs, alpha)
+        assert log(LEAST_PART / alpha) <= threshold <= -log(alpha)
+        assert Crossing.of(limit, docs, threshold).reached <= alpha
+
+    @given(RIGHT, st.integers(1, 7), st.sampled_from([0.3, 0.6]))
+    @settings(deadline=None, max_examples=50)
+    def test_windows_do_not_matter(self, right: list[int], window: int, limit: float) -> None:
+        at_once, in_parts = (MeanTest(limit, 0.1, most=60) for _ in range(2))
+        at_once.update(right)
+        for start in range(0, len(right), window):
+            in_parts.update(right[start : start + window])
+        assert (at_once.above, at_once.below) == (in_parts.above, in_parts.below)
+        assert at_once.decided_after == in_parts.decided_after
+
+    def test_fewer_docs_are_needed(self) -> None:
+        """At a floor of .5 each right doc multiplies the capital of a strategy by 1 + its stake: 40 takes 8 docs."""
+        capital = [sum((1 + stake) ** docs for stake in STAKES) / len(STAKES) for docs in range(12)]
+        ville, calibrated = MeanTest(0.5, 0.025), MeanTest(0.5, 0.025, most=100)
+        ville.update([1.0] * 20)
+        calibrated.update([1.0] * 20)
+        assert (ville.decided_after, calibrated.decided_after) == (8, 7)
+        assert capital[7] < 40 <= capital[8]
+
+    def test_values_that_do_not_fit(self) -> None:
+        for values in ([0.5], [1.0] * 4):
+            with pytest.raises(ValueError, match="expected up to 3 values 0 or 1"):
+                MeanTest(0.5, 0.05, most=3).update(values)
+        with pytest.raises(ValueError, match="invalid test"):
+            MeanTest(0.5, 0.05, most=3, total=3)
