@@ -19,13 +19,18 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import binom
 from scipy.stats import binomtest
 
 from pytest_llmeval import _stats as stats
 from pytest_llmeval._stats.gaffke import tail
 from pytest_llmeval._stats.means import Totals
+from pytest_llmeval._stats.paired import _Test
 from pytest_llmeval._stats.signflip import flip_p
+from pytest_llmeval._stats.tango import fewest_gained
 from pytest_llmeval._stats.tango import score
+from pytest_llmeval._stats.tango import score_limit
 
 
 Floats = NDArray[np.float64]
@@ -61,11 +66,13 @@ class PairedGate:
     """The verdicts of "drop at most `margin`" on n docs.
 
     For one number of discordant docs each verdict is a threshold on the gained ones: sought from Tango's with
-    `drop_p` itself, and kept, so that twenty thousand comparisons take seconds.
+    the p-value itself, and kept, so that twenty thousand comparisons take seconds.
     """
 
-    def __init__(self, n: int, margin: float) -> None:
-        self.n, self.margin = n, margin
+    def __init__(
+        self, n: int, margin: float, error: float = ALPHA, p: Callable[[int, int, int, float], float] = stats.drop_p
+    ) -> None:
+        self.n, self.margin, self.error, self.p = n, margin, error, p
         self.least_passing = cache(self._least_passing)
         self.least_unfailing = cache(self._least_unfailing)
 
@@ -76,6 +83,13 @@ class PairedGate:
         fails = [g < self.least_unfailing(int(m)) for m, g in outcomes.T]
         return float(np.dot(passes, counts) / len(lost)), float(np.dot(fails, counts) / len(lost))
 
+    def fails(self, discordance: float, drop: float) -> float:
+        """The exact probability to fail."""
+        m = np.arange(int(binom.ppf(1e-9, self.n, discordance)), int(binom.isf(1e-9, self.n, discordance)) + 1)
+        least = np.array([self.least_unfailing(int(count)) for count in m])
+        gained_share = max(0.0, (1 - drop / discordance) / 2)
+        return float(binom.pmf(m, self.n, discordance) @ binom.cdf(least - 1, m, gained_share))
+
     def asymptotic_rates(self, lost: Ints, gained: Ints) -> tuple[float, float]:
         """The same with Tango's interval as published."""
         z = score(lost, gained, self.n, -self.margin)
@@ -83,15 +97,15 @@ class PairedGate:
 
     def _least_passing(self, m: int) -> int:
         def passes(gained: int) -> bool:
-            return stats.drop_p(gained, m - gained, self.n, -self.margin) <= ALPHA
+            return self.p(gained, m - gained, self.n, -self.margin) <= self.error
 
-        return self._first(passes, m, self._guess(m, Z))
+        return self._first(passes, m, self._guess(m, float(ndtri(1 - self.error))))
 
     def _least_unfailing(self, m: int) -> int:
         def unfailing(gained: int) -> bool:
-            return stats.drop_p(m - gained, gained, self.n, self.margin) > ALPHA
+            return self.p(m - gained, gained, self.n, self.margin) > self.error
 
-        return self._first(unfailing, m, self._guess(m, -Z))
+        return self._first(unfailing, m, self._guess(m, float(ndtri(self.error))))
 
     def _guess(self, m: int, z: float) -> int:
         gained = np.arange(m + 1)
@@ -155,6 +169,58 @@ def paired_power(times: int) -> None:
     head = ("max drop", "n", "discordance", "1 point", "2", "3", "5")
     head += ("detectable_drop", "fails at it", "passes, no change")
     table(f"Power: fails of a true drop, % of {times:,} comparisons", head, rows)
+
+
+class OrderAt95(_Test):
+    """The test with all outcomes in the order of Tango's lower limit at .95, whatever is tested."""
+
+    def _fewest(self, k: int) -> Ints:
+        limit = score_limit(self.lost, self.gained, self.n, Z)
+        return fewest_gained(self.discordant, self.n, limit, Z)
+
+
+def drop_p_by_limit(lost: int, gained: int, n: int, margin: float) -> float:
+    return OrderAt95.of(gained, lost, n).p(margin)
+
+
+def mcnemar_one_sided(lost: int, gained: int, n: int, margin: float) -> float:
+    return float(binom.sf(lost - 1, lost + gained, 0.5))
+
+
+def paired_sizes(times: int) -> None:
+    levels = {".05": 0.05, ".025": 0.025, ".05/57": 0.05 / 57, ".0004": 0.0004}
+    orders = {"limit at .95": drop_p_by_limit, "score": stats.drop_p, "McNemar": mcnemar_one_sided}
+    sizes, power = [], []
+    for n, margin, drops in (
+        (75, 0.0, (0.10, 0.15)),
+        (100, 0.02, (0.10, 0.15)),
+        (200, 0.01, (0.10,)),
+        (234, 0.02, (0.08, 0.10)),
+    )[: 4 if times > 200 else 1]:
+        gates = {
+            (order, level): PairedGate(n, margin, error, p)
+            for order, p in orders.items()
+            for level, error in levels.items()
+            if order != "McNemar" or not margin
+        }
+        discordances = np.linspace(max(margin, 0.01), 0.35, 160 if times > 200 else 20)
+        for level in levels:
+            found = [
+                max(gates[order, level].fails(float(share), margin) for share in discordances)
+                for order in orders
+                if (order, level) in gates
+            ]
+            sizes.append((n, margin, level, *(f"{100 * size:.4f}" for size in found), *["-"] * (3 - len(found))))
+        for drop in drops:
+            cells = [
+                [rate(gates[order, level].fails(drop + 0.05, drop)) for order in orders if (order, level) in gates]
+                for level in levels
+            ]
+            power.append((n, margin, drop, *map(" / ".join, cells)))
+    head = ("docs", "margin", "level", *orders)
+    table("Greatest probability to fail at the margin over 160 discordances of 1 to 35 %, exact, %", head, sizes)
+    head = ("docs", "margin", "drop", *levels)
+    table(f"Power beside 5 % of flips, exact, %: {' / '.join(orders)}", head, power)
 
 
 @cache
@@ -442,6 +508,7 @@ def main() -> None:
         (finite_errors, many),
         (paired_errors, many),
         (paired_power, many),
+        (paired_sizes, many),
         (real_errors, some),
         (paired_real_errors, some),
         (clustered_errors, some),

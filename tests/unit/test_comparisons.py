@@ -175,7 +175,7 @@ class TestObservedValue:
         }
         assert {entry: case.judge(entry).outcome for entry in outcomes} == outcomes
 
-    @settings(max_examples=25)
+    @settings(max_examples=25, deadline=None)
     @given(st.integers(0, 200), st.integers(0, 200), st.integers(0, 200))
     def test_the_boundary_is_exact(self, tmp_path_factory: Any, now: int, before: int, cents: int) -> None:
         case = Case(tmp_path_factory.mktemp("b")).add(task(), hits(now, 200 - now), hits(before, 200 - before))
