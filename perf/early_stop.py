@@ -64,7 +64,7 @@ class Ended:
 def ours(model: Path, shared: Path, row: Row, floor: float) -> Ended:
     gate = f"{row.task}.acc >= {floor} @ 0.95"
     command = [sys.executable, "-m", "pytest", str(ROOT / "benchmarks" / row.file), "-m", "llmeval_gate", "-v"]
-    command += ["-p", "no:cacheprovider", "--llmeval-early-stop", "--llmeval-fail-on", gate]
+    command += ["-p", "no:cacheprovider", "--llmeval-early-stop", "-ollmeval_stop_seed=0", "--llmeval-fail-on", gate]
     command += ["--llmeval-model", str(model), "--llmeval-data", str(shared / "mirror")]
     seconds, output, code = timed(command)
     verdict = re.search(r"gate (passed|failed|inconclusive): .*", output)

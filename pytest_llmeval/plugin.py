@@ -19,6 +19,7 @@ from pytest_llmeval._session import file_patterns
 from pytest_llmeval._session.options import add_options
 from pytest_llmeval._session.startup import MODELS
 from pytest_llmeval._session.startup import configure
+from pytest_llmeval._session.startup import report_header
 from pytest_llmeval._session.startup import session_of
 
 
@@ -36,6 +37,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     configure(config)
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    return report_header(config)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:

@@ -176,6 +176,7 @@ def result_dict(report: ModelReport, run: RunFacts) -> dict[str, Any]:
                 for task in report.tasks
                 if task.summary.stopped_early
             },
+            "stop_seed": run.settings.stop_seed if run.settings.early_stop else None,
             "gates": {
                 gate.nodeid: {
                     "outcome": gate.verdict.outcome,

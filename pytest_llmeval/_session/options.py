@@ -7,6 +7,7 @@ because xdist copies them to its workers.
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,11 @@ from pytest_llmeval._settings import whole_number
 
 
 T = TypeVar("T")
+
+#: The key under which the controller of xdist sends the seed of the run to its workers, in `config.workerinput`.
+STOP_SEED = "llmeval_stop_seed"
+#: Seeds of runs are below this number, so that they are easy to copy.
+_SEEDS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +167,13 @@ OPTIONS = (
         "string",
         default="0.5",
     ),
-    Option("stop_seed", "With --llmeval-early-stop: the seed for the order of the docs.", "string", default="0"),
+    Option(
+        "stop_seed",
+        "With --llmeval-early-stop: the seed for the order of the docs. By default each run draws its own, so that "
+        "early verdicts of many runs do not all depend on the same docs; the header and the result files name it.",
+        "string",
+        default="",
+    ),
     Option("bootstrap_iters", "Number of resamples for bootstrapped standard errors.", "string", default="1000"),
 )
 
@@ -236,7 +248,7 @@ def read_settings(config: pytest.Config) -> Settings:
         keep_keys=bool(baseline),
         identify=updating,
         early_stop=bool(value_of(config, "early-stop")),
-        stop_seed=_read_ini(config, "stop_seed", whole_number()),
+        stop_seed=_stop_seed(config),
         stop_confidence=_read_ini(config, "stop_confidence", CONFIDENCE),
         stop_split=_read_ini(config, "stop_split", SPLIT),
         noise_docs=noise_docs,
@@ -280,6 +292,20 @@ def _read(config: pytest.Config, name: str, value_type: ValueType[T]) -> T | Non
 
 def _read_ini(config: pytest.Config, name: str, value_type: ValueType[T]) -> T:
     return value_type.read(str(config.getini(f"llmeval_{name}")), f"ini llmeval_{name}")
+
+
+def _stop_seed(config: pytest.Config) -> int:
+    """Return the seed of the order of docs: that of the ini file, else one of this run, which xdist's workers share."""
+    if config.getini("llmeval_stop_seed"):
+        return _read_ini(config, "stop_seed", whole_number())
+    if not value_of(config, "early-stop"):
+        return 0
+    return getattr(config, "workerinput", {}).get(STOP_SEED) or secrets.randbelow(_SEEDS - 1) + 1
+
+
+def order_text(settings: Settings) -> str:
+    """Return how the order of docs was drawn, and the setting that repeats it."""
+    return f"docs in random order (-o llmeval_stop_seed={settings.stop_seed} repeats it)"
 
 
 def _data_folder(config: pytest.Config) -> Path | None:

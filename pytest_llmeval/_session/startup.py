@@ -12,6 +12,7 @@ import pytest
 
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._session.models import Models
+from pytest_llmeval._session.options import order_text
 from pytest_llmeval._session.options import read_settings
 from pytest_llmeval._session.options import value_of
 from pytest_llmeval._settings import Settings
@@ -49,6 +50,12 @@ def configure(config: pytest.Config) -> None:
             config.pluginmanager.register(Controller(session_of(config)), "llmeval-controller")
     except SettingError as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def report_header(config: pytest.Config) -> str | None:
+    """Return the line that says how to repeat the order of docs; None without early stopping."""
+    settings = config.stash[SETTINGS]
+    return f"llmeval: {order_text(settings)}" if settings.early_stop else None
 
 
 def session_of(config: pytest.Config) -> Session:

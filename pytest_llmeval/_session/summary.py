@@ -21,6 +21,7 @@ from pytest_llmeval._report import compare_models
 from pytest_llmeval._report import model_lines
 from pytest_llmeval._report import write_output
 from pytest_llmeval._report import write_report
+from pytest_llmeval._session.options import order_text
 from pytest_llmeval._session.options import value_of
 from pytest_llmeval._session.report_data import model_reports
 from pytest_llmeval._session.report_data import run_facts
@@ -38,6 +39,9 @@ def close(session: Session, reporter: pytest.TerminalReporter) -> None:
     write_report(reporter, reports, verbosity, comparison)
     for text in (line for report in scored for line in model_lines(report)) if verbosity > 0 else ():
         reporter.write_line(text)
+    if any(summary.stopped_early for report in scored for summary in report.summaries):
+        # Also with -q, where pytest prints no header.
+        reporter.write_line(order_text(session.settings))
     # Also with -q: nothing else shows a misspelled name, whose gate would never be judged.
     if idle := session.rules.unmatched():
         rules = listed((repr(rule.gate.place.text) for rule in idle), 3)

@@ -30,6 +30,7 @@ from pytest_llmeval._results import DocResult
 from pytest_llmeval._session.items import gate_of
 from pytest_llmeval._session.items import model_of
 from pytest_llmeval._session.items import owner_of
+from pytest_llmeval._session.options import STOP_SEED
 from pytest_llmeval._session.run_all import CHUNK
 from pytest_llmeval._session.session import Session
 from pytest_llmeval._task import Group
@@ -165,6 +166,10 @@ class Controller:
         if record := getattr(report, "llmeval", None):
             model, task, result = record
             self.session.selection.run(model).add(task, [DocResult.from_list(result)])
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput[STOP_SEED] = self.session.settings.stop_seed
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:

@@ -100,7 +100,9 @@ def test_the_first_bad_is_found_wherever_it_lies(
 def test_each_checkpoint_is_asked_no_more_than_it_takes(pytester: pytest.Pytester, history: Path) -> None:
     rows = [f'{{"q": "hard {i}?", "label": 0}}' for i in range(100)]
     (history / "hard.jsonl").write_text("\n".join(rows) + "\n")
-    result = pytester.runpytest("tasks/hard.yaml", *models(2, 3, 4, 5), *bisect(1, 6), "--llmeval-early-stop")
+    result = pytester.runpytest(
+        "tasks/hard.yaml", *models(2, 3, 4, 5), *bisect(1, 6), "--llmeval-early-stop", "-ollmeval_stop_seed=0"
+    )
     assert result.ret == 0
     result.stdout.fnmatch_lines(
         [

@@ -40,6 +40,7 @@ def labels(docs: int, right: float, seed: int = 3) -> list[int]:
 def counted(pytester: pytest.Pytester) -> Callable[[], dict[str, int]]:
     """How many docs of each task the model was asked since it was last looked at."""
     pytester.makeconftest(MODEL + COUNTING)
+    pytester.makeini("[pytest]\nllmeval_stop_seed = 0\n")
 
     def count() -> dict[str, int]:
         path = pytester.path / "asked.txt"
@@ -103,6 +104,24 @@ class TestATaskStops:
         assert ids[0] == [f"tasks/clear.yaml::doc[{doc}]" for doc in range(40)]
         assert sorted(ids[1]) == sorted(ids[2]) == sorted(ids[0])
         assert ids[0] != ids[1] != ids[2]
+
+    def test_in_a_new_order_each_time_which_workers_share(
+        self, pytester: pytest.Pytester, write_task: WriteTask, counted: Any, workers: list[str]
+    ) -> None:
+        """Each run names the seed that it drew, and a run with that seed stops at the same doc."""
+        write_task("clear", labels(150, 0.7), gates="acc >= 0.5")
+        (pytester.path / "pytest.ini").write_text("[pytest]\n")
+        seeds, proofs = [], []
+        for args in (["--llmeval-output=out"], [], ["-o", "llmeval_stop_seed="])[: 2 if workers else 3]:
+            given = args or ["-o", f"llmeval_stop_seed={seeds[0]}"]
+            result = run(pytester, "-m", "llmeval_gate", *workers, *given)
+            seeds += {int(seed) for seed in re.findall(r"-o llmeval_stop_seed=(\d+) repeats it", result.stdout.str())}
+            proofs.append((re.findall(r"proven after \d+", result.stdout.str())[0], counted()))
+        assert proofs[0] == proofs[1]
+        assert seeds[0] == seeds[1]
+        assert workers or seeds[2] != seeds[0]
+        (path,) = (pytester.path / "out").rglob("results_*.json")
+        assert json.loads(path.read_text())["pytest_llmeval"]["stop_seed"] == seeds[0]
 
     def test_not_without_a_gate(self, pytester: pytest.Pytester, write_task: WriteTask, counted: Any) -> None:
         write_task("clear", labels(200, 0.8), gates="acc >= 0.5")

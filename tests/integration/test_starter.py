@@ -47,7 +47,9 @@ def test_early_has_not_learned_everything(pytester: pytest.Pytester, starter_mod
 
 
 def test_stopped_early_the_damaged_fails_the_same_gate(pytester: pytest.Pytester, starter_models: Path) -> None:
-    failed, code = failed_gates(pytester, starter_models, "damaged", "--llmeval-early-stop", "--llmeval-output=out")
+    failed, code = failed_gates(
+        pytester, starter_models, "damaged", "--llmeval-early-stop", "--llmeval-output=out", "-ollmeval_stop_seed=0"
+    )
     assert (failed, code) == ({"capitals"}, 1)
     (written,) = Path("out").rglob("results_*.json")
     stopped = json.loads(written.read_text())["pytest_llmeval"]["stopped_early"]

@@ -415,7 +415,7 @@ def test_settings_are_kept() -> None:
     assert found["model_name"] == "ckpt"
     assert found["total_evaluation_time_seconds"] == "1.5"
     ours = {"format": 1, "variant": "new", "errors": {}, "usage": {"tokens": 7}, "engine": engine, "stopped_early": {}}
-    assert found["pytest_llmeval"] == {**ours, "gates": {}}
+    assert found["pytest_llmeval"] == {**ours, "stop_seed": None, "gates": {}}
     assert re.fullmatch(r"pytest-llmeval-harness (N/A|\d.*)", found["lm_eval_version"])
 
 
