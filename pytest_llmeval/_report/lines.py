@@ -109,6 +109,12 @@ def notes(report: ModelReport) -> Iterator[str]:
     parts = [task.summary for task in report.tasks if task.summary.n + task.summary.errors < task.summary.n_total]
     if limited := [f"{one.name} {one.n:,} of {one.n_total:,}" for one in parts if not one.stopped_early]:
         yield f"evaluated on a part of the docs: {listed(limited)}"
+    # Gates that did not pass have this caution in their own line.
+    if passed := [gate.nodeid for gate in report.gates if gate.outcome == "passed" and gate.judges_first_docs]:
+        yield (
+            f"passed on the first docs, which are not a random sample of the others: {listed(passed)}; "
+            "--llmeval-sample random:SEED draws at random"
+        )
     if stopped := [f"{one.name} on {one.n:,} of {one.n_total:,} docs" for one in parts if one.stopped_early]:
         yield f"stopped early, all gates proven: {listed(stopped)}"
     # A note that several summaries share, with or without a count, is written once.

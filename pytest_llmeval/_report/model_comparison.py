@@ -31,6 +31,8 @@ from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
 from pytest_llmeval._stats import holm
 from pytest_llmeval._stats import mcnemar_p
+from pytest_llmeval._stats import net_moves
+from pytest_llmeval._stats import standard_error
 from pytest_llmeval._task import Group
 
 
@@ -52,7 +54,7 @@ class Trend:
 
     `summary` is that of the first model, `column` the values of the metric. `stderr` is the standard error of the
     change from the first model to the last; None if the value is not a mean over docs (a perplexity), or for one doc.
-    `rose` and `fell` are the numbers of docs whose score rose and fell.
+    `rose` and `fell` are the numbers of docs, or of passages where docs share one, whose score rose and fell.
     """
 
     summary: Summary
@@ -74,8 +76,8 @@ class Trend:
     def p_value(self) -> float | None:
         """The p-value of the sign test that scores rise as often as they fall; None if docs are not compared.
 
-        For 0/1 scores it is McNemar's exact test. Docs whose score did not change do not count (Dixon and Mood 1946,
-        "The statistical sign test").
+        For 0/1 scores it is McNemar's exact test. Docs or passages whose score did not change do not count
+        (Dixon and Mood 1946, "The statistical sign test").
         """
         return None if self.stderr is None else mcnemar_p(self.fell, self.rose)
 
@@ -143,17 +145,15 @@ def trends_of_task(summaries: Sequence[Summary], results: Sequence[Sequence[DocR
     scored = [{result.doc for result in found if result.error is None} for found in results]
     if not scored[0] or any(docs != scored[0] for docs in scored):
         return []
+    clusters = {one.doc: one.key.cluster for one in results[0] if one.key and one.key.cluster is not None}
     trends = []
     for column in _columns(summaries):
         first, last = (_numbers(results[i], column[i]) for i in (0, -1))
         if first is None or last is None or first.keys() != last.keys() or len(first) < 2:
             trends.append(Trend(summaries[0], column))
             continue
-        moves = [last[doc] - first[doc] for doc in first]
-        mean = math.fsum(moves) / len(moves)
-        variance = math.fsum((d - mean) ** 2 for d in moves) / (len(moves) - 1)
-        stderr = math.sqrt(variance / len(moves))
-        trends.append(Trend(summaries[0], column, stderr, sum(d > 0 for d in moves), sum(d < 0 for d in moves)))
+        moves, passages = [last[doc] - first[doc] for doc in first], [clusters.get(doc, doc) for doc in first]
+        trends.append(Trend(summaries[0], column, standard_error(moves, passages), *net_moves(moves, passages)))
     return trends
 
 

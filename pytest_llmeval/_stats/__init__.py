@@ -15,6 +15,8 @@ numpy and scipy are imported by the first call.
 
 from __future__ import annotations
 
+from pytest_llmeval._stats.clusters import net_moves
+from pytest_llmeval._stats.clusters import standard_error
 from pytest_llmeval._stats.crossing import Crossing
 from pytest_llmeval._stats.crossing import threshold_for
 from pytest_llmeval._stats.families import closed_tree
@@ -51,7 +53,9 @@ __all__ = [
     "holm",
     "mcnemar_p",
     "mean_bounds",
+    "net_moves",
     "paired_bounds",
     "paired_mean_bounds",
+    "standard_error",
     "threshold_for",
 ]

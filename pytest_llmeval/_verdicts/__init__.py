@@ -20,6 +20,7 @@ from pytest_llmeval._verdicts.judging import judge
 from pytest_llmeval._verdicts.noise import Noise
 from pytest_llmeval._verdicts.noise import noise_floor
 from pytest_llmeval._verdicts.observed import holds
+from pytest_llmeval._verdicts.samples import NOT_RANDOM
 from pytest_llmeval._verdicts.sequential import Proof
 from pytest_llmeval._verdicts.sequential import asks_of_data_set
 from pytest_llmeval._verdicts.sequential import can_be_proven
@@ -35,6 +36,7 @@ from pytest_llmeval._verdicts.verdict import Verdict
 
 
 __all__ = [
+    "NOT_RANDOM",
     "Changes",
     "DocPlace",
     "Fact",

@@ -3,13 +3,14 @@
     capitals: acc 0.2400, was 1.0000: fell by 0.7600, allowed 0.02 at 95 % confidence
       change    between -0.8388 and -0.6652 (each bound holds at 95 %)
       docs      75 docs compared: 57 lost, 0 gained
-      noise     p < 0.0001 (McNemar)
+      noise     p < 0.0001 for a fall beyond 0.02
       power     a true fall of 0.2661 would fail this gate in 80 % of runs
 
-Both bounds of the change are one-sided, at the gate's confidence (.95 where it has none). For 0/1 scores p is the
-p-value of McNemar's test that nothing changed, and `power` states the smallest true loss that fails this gate in 80 %
-of runs. A relative tolerance is a share of the baseline's observed value. An absolute tolerance on a perplexity is
-converted to the log scale, on which the value is a mean over docs, at the baseline's observed value.
+Both bounds of the change are one-sided, at the gate's confidence (.95 where it has none), and p is the one-sided
+p-value of the gate's own limit, so that both agree with the outcome. `power` states the smallest true loss that fails
+a gate on 0/1 scores in 80 % of runs. A relative tolerance is a share of the baseline's observed value. An absolute
+tolerance on a perplexity is converted to the log scale, on which the value is a mean over docs, at the baseline's
+observed value.
 """
 
 from __future__ import annotations
@@ -23,18 +24,21 @@ from pytest_llmeval._gates import Gate
 from pytest_llmeval._results import Summary
 from pytest_llmeval._stats import Interval
 from pytest_llmeval._verdicts.estimate import decide
+from pytest_llmeval._verdicts.estimate import p_better
+from pytest_llmeval._verdicts.estimate import p_worse
 from pytest_llmeval._verdicts.paired import PairedEstimate
 from pytest_llmeval._verdicts.paired import meets
 from pytest_llmeval._verdicts.samples import Draw
-from pytest_llmeval._verdicts.samples import standard_error
 from pytest_llmeval._verdicts.sentence import advice
 from pytest_llmeval._verdicts.sentence import allowance
 from pytest_llmeval._verdicts.sentence import basis
 from pytest_llmeval._verdicts.sentence import bounds_text
+from pytest_llmeval._verdicts.sentence import change_shown
+from pytest_llmeval._verdicts.sentence import docs_needed
 from pytest_llmeval._verdicts.sentence import name_of_value
 from pytest_llmeval._verdicts.sentence import no_bounds
 from pytest_llmeval._verdicts.sentence import number_text
-from pytest_llmeval._verdicts.sentence import p_text
+from pytest_llmeval._verdicts.sentence import p_shown
 from pytest_llmeval._verdicts.verdict import Evidence
 from pytest_llmeval._verdicts.verdict import Fact
 from pytest_llmeval._verdicts.verdict import Outcome
@@ -45,7 +49,7 @@ from pytest_llmeval._verdicts.verdict import fact
 #: The confidence of the bounds that are shown for a gate without one.
 USUAL_CONFIDENCE = 0.95
 
-#: At most this p-value, flips that go one way are called unlikely to be noise.
+#: At most this p-value, the outcome of a gate on the observed value is called unlikely to be noise.
 _LIKELY_REAL = 0.05
 
 #: A gain above this number of standard errors of the difference of two independent runs is reported as unusual.
@@ -70,40 +74,40 @@ def judge_change(
     whole = gate.scope == "dataset" and draw.drawn == "all"
     observed = gate.confidence is None or whole
     confidence = gate.confidence or USUAL_CONFIDENCE
-    estimate = seen.estimate("population" if observed else gate.scope, draw)
+    # What is certain for the data set needs no bounds, which would be those of the population.
+    estimate = None if whole else seen.estimate("population" if observed else gate.scope, draw)
     if estimate is None and not observed:
         undecided, reason = no_bounds(seen.value_now.metric, seen.now)
         return replace(verdict, outcome=undecided).adding(Fact("reason", reason))
     interval = None if estimate is None else estimate.bounds(confidence)
     condition = [(change.operator, seen.margin(change))]
-    decision = None if estimate is None or interval is None else decide(estimate, interval, condition)
-    p_value, excused = None, False
-    if observed or decision is None:
+    excused = False
+    if observed or interval is None:
         outcome: Outcome = "passed" if meets(change, seen) else "failed"
     else:
-        outcome, p_value = decision.outcome, decision.p_value
+        outcome = decide(interval, condition)
         if outcome == "failed" and settled and (other := settled.estimate(gate.scope, draw)):
-            excused = decide(other, other.bounds(confidence), condition).outcome != "failed"
+            excused = decide(other.bounds(confidence), condition) != "failed"
+    evidence = Evidence(interval and seen.on_scale(interval), visible=_visible(gate, change, seen))
+    if estimate is not None:
+        worse = None if outcome == "passed" else p_worse(estimate, condition)[0]
+        better = None if outcome == "failed" else p_better(estimate, condition)
+        evidence = replace(evidence, p_worse=worse, p_better=better)
+    p_value = evidence.p_worse if outcome == "failed" and not (excused or observed) else None
     if excused:
-        outcome, p_value = "inconclusive", None
-    numbers = _numbers_of_change(seen, interval, p_value)
-    visible = _visible(gate, change, seen)
-    if visible is not None and math.isfinite(visible):
-        numbers["detectable_drop"] = visible
-    evidence = Evidence(interval and seen.on_scale(interval), visible=visible)
-    if decision is not None:
-        evidence = replace(evidence, p_worse=decision.p_worse, p_better=decision.p_better)
-    numbers = {**verdict.numbers, **numbers}
+        outcome = "inconclusive"
+    numbers = {**verdict.numbers, **_numbers_of_change(seen, evidence)}
     verdict = replace(verdict, outcome=outcome, numbers=numbers, p_value=p_value, evidence=evidence)
     return verdict.adding(
         fact("reason", excused and "without the flips under the noise floor it would not fail"),
-        fact("change", interval and bounds_text(seen.on_scale(interval), confidence)),
+        fact("change", evidence.interval and bounds_text(evidence.interval, confidence)),
         _docs(summary, seen),
-        fact("noise", "p" in numbers and _chance(numbers["p"], seen)),
+        fact("noise", _chance(change, outcome, evidence, seen, observed=observed, excused=excused)),
         fact("range", interval and _assumed(seen)),
-        fact("power", _visible_text(seen, visible)),
+        fact("power", _visible_text(seen, evidence.visible)),
+        fact("needs", interval and docs_needed(outcome, gate, seen.difference, [seen.margin(change)], interval, draw)),
         fact("certain", whole and "the whole data set was run, so this is certain"),
-        fact("limit", observed and _in_stderrs(change, seen)),
+        fact("limit", gate.confidence is None and _in_stderrs(change, seen)),
         fact("caution", observed and _unusual(seen)),
         fact("caution", draw.not_random),
         fact("next", outcome == "inconclusive" and seen.now and seen.before and advice(gate, seen.before, seen.now)),
@@ -135,19 +139,18 @@ def numbers_of_values(summary: Summary, seen: PairedEstimate) -> dict[str, float
     return {metric: seen.new, f"{metric}_baseline": seen.old, "docs": n, "docs_total": summary.n_total}
 
 
-def _numbers_of_change(
-    seen: PairedEstimate, interval: Interval | None, p_value: float | None
-) -> dict[str, float | int]:
-    numbers: dict[str, float | int] = {"difference": seen.new - seen.old}
-    if interval is not None:
-        shown = seen.on_scale(interval)
-        ends = (("difference_low", shown.low), ("difference_high", shown.high))
-        numbers |= {name: end for name, end in ends if math.isfinite(end)}
-    if counts := seen.counts():
-        numbers |= {**counts, "p": _stats.mcnemar_p(**counts)}
-    elif p_value is not None:
-        numbers["p"] = p_value
-    return numbers
+def _numbers_of_change(seen: PairedEstimate, evidence: Evidence) -> dict[str, float | int]:
+    numbers: dict[str, float | int] = {"difference": seen.new - seen.old, **seen.counts()}
+    if seen.flips and seen.now and seen.now.clusters is None:
+        numbers["p_mcnemar_two_sided"] = _stats.mcnemar_p(seen.flips.down, seen.flips.up)
+    ends = evidence.interval or Interval(-math.inf, math.inf)
+    more = {
+        "difference_low": ends.low,
+        "difference_high": ends.high,
+        "p": evidence.p,
+        "detectable_drop": evidence.visible,
+    }
+    return numbers | {name: number for name, number in more.items() if number is not None and math.isfinite(number)}
 
 
 def _docs(summary: Summary, seen: PairedEstimate) -> Fact:
@@ -155,12 +158,19 @@ def _docs(summary: Summary, seen: PairedEstimate) -> Fact:
     return Fact("docs", f"{basis(summary, seen.n)} compared" + (f": {flips}" if flips else ""))
 
 
-def _chance(p: float, seen: PairedEstimate) -> str:
-    if not seen.flips:
-        return f"{p_text(p)} if the gate held"
-    if not seen.flips.down + seen.flips.up:
-        return f"{p_text(p)} (McNemar)"
-    return f"{p_text(p)} (McNemar): {'unlikely to be noise' if p <= _LIKELY_REAL else 'it may be noise'}"
+def _chance(
+    change: Change, outcome: Outcome, evidence: Evidence, seen: PairedEstimate, *, observed: bool, excused: bool
+) -> str | None:
+    """Return the p-value of the gate's limit; where the observed value decides, chance may have made it so."""
+    upward = change.operator.startswith(">")
+    worse, better = change_shown(change, above=not upward), change_shown(change, above=upward)
+    if excused:
+        return f"{p_shown(evidence, worse=worse, better=better)} if all flips count"
+    shown = p_shown(evidence, worse=worse, better=better)
+    if shown is None or not observed or (seen.flips and not seen.flips.down + seen.flips.up):
+        return shown
+    likely_real = evidence.p is not None and evidence.p <= _LIKELY_REAL
+    return f"{shown}: {'unlikely to be noise' if likely_real else 'it may be noise'}"
 
 
 def _assumed(seen: PairedEstimate) -> str | None:
@@ -207,7 +217,7 @@ def _in_stderrs(change: Change, seen: PairedEstimate) -> str | None:
 def _unusual(seen: PairedEstimate) -> str | None:
     if seen.before is None or seen.now is None:
         return None
-    errors = [standard_error(side.values, side.clusters) for side in (seen.before, seen.now)]
+    errors = [_stats.standard_error(side.values, side.clusters) for side in (seen.before, seen.now)]
     gain = seen.difference * (-1 if seen.worse_is_up else 1)
     if not any(errors) or gain <= _UNUSUAL * math.hypot(*(error or 0.0 for error in errors)):
         return None

@@ -128,44 +128,42 @@ def estimate_of(scope: Scope, draw: Draw, now: Sample, before: Sample | None = N
     return _difference_of_data_set(before, now, total, random=random)
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The outcome of conditions, with the p-values of both sides.
-
-    `p_worse` is the probability of data at least this bad if the conditions held, `p_better` that of data at least this
-    good if they did not hold. `worst` is the place of the condition that `p_worse` belongs to.
-    """
-
-    outcome: Outcome
-    p_worse: float
-    p_better: float
-    worst: int = 0
-
-    @property
-    def p_value(self) -> float | None:
-        """The p-value of a failure; None for other outcomes."""
-        return self.p_worse if self.outcome == "failed" else None
-
-
-def decide(estimate: Estimate, interval: Interval, conditions: Iterable[tuple[Operator, float]]) -> Decision:
-    """Return the outcome of conditions (operator, limit) on the true value.
+def decide(interval: Interval, conditions: Iterable[tuple[Operator, float]]) -> Outcome:
+    """Return the outcome of conditions (operator, limit) on the true value, from its bounds.
 
     A condition ``>= limit`` is shown to hold if the lower bound reaches the limit, and shown not to hold if the upper
     bound lies below it; for ``<=`` the other way round.
     """
     outcomes: list[Outcome] = []
-    worse, better = [], []
     for operator, limit in conditions:
-        upward, strict = operator.startswith(">"), operator in (">", "<")
+        upward = operator.startswith(">")
         low, high, needed = (interval.low, interval.high, limit) if upward else (-interval.high, -interval.low, -limit)
-        reached = low > needed if strict else low >= needed
+        reached = low > needed if operator in (">", "<") else low >= needed
         outcomes.append("passed" if reached else "failed" if high < needed else "inconclusive")
-        own = estimate if upward else estimate.mirrored()
-        worse.append(own.p_value_below(needed))
+    return "failed" if "failed" in outcomes else "inconclusive" if "inconclusive" in outcomes else "passed"
+
+
+def p_worse(estimate: Estimate, conditions: Iterable[tuple[Operator, float]]) -> tuple[float, int]:
+    """Return the probability of data at least this bad if the conditions held, and the place of the one it is for."""
+    found = [
+        (estimate if operator.startswith(">") else estimate.mirrored()).p_value_below(
+            limit if operator.startswith(">") else -limit
+        )
+        for operator, limit in conditions
+    ]
+    return min(found), found.index(min(found))
+
+
+def p_better(estimate: Estimate, conditions: Iterable[tuple[Operator, float]]) -> float:
+    """Return the probability of data at least this good if one of the conditions did not hold."""
+    found = []
+    for operator, limit in conditions:
+        upward = operator.startswith(">")
+        needed = -limit if upward else limit
         # A bound that is equal to the limit reaches it, unless the condition is strict.
-        better.append(own.mirrored().p_value_below(-needed if strict else math.nextafter(-needed, math.inf)))
-    outcome: Outcome = "failed" if "failed" in outcomes else "inconclusive" if "inconclusive" in outcomes else "passed"
-    return Decision(outcome, min(worse), max(better), worse.index(min(worse)))
+        needed = needed if operator in (">", "<") else math.nextafter(needed, math.inf)
+        found.append((estimate.mirrored() if upward else estimate).p_value_below(needed))
+    return max(found)
 
 
 def _mean_of_many(sample: Sample) -> Estimate:

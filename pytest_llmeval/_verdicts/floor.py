@@ -14,13 +14,16 @@ from pytest_llmeval._gates import Gate
 from pytest_llmeval._stats import Interval
 from pytest_llmeval._verdicts.estimate import decide
 from pytest_llmeval._verdicts.estimate import estimate_of
+from pytest_llmeval._verdicts.estimate import p_better
+from pytest_llmeval._verdicts.estimate import p_worse
 from pytest_llmeval._verdicts.samples import Draw
 from pytest_llmeval._verdicts.samples import Sample
 from pytest_llmeval._verdicts.sentence import advice
 from pytest_llmeval._verdicts.sentence import bounds_text
+from pytest_llmeval._verdicts.sentence import docs_needed
 from pytest_llmeval._verdicts.sentence import no_bounds
 from pytest_llmeval._verdicts.sentence import number_text
-from pytest_llmeval._verdicts.sentence import p_text
+from pytest_llmeval._verdicts.sentence import p_shown
 from pytest_llmeval._verdicts.verdict import Evidence
 from pytest_llmeval._verdicts.verdict import Fact
 from pytest_llmeval._verdicts.verdict import Verdict
@@ -41,22 +44,38 @@ def judge_floor(gate: Gate, confidence: float, sample: Sample | None, draw: Draw
         return Verdict(outcome, observed.headline, observed.numbers).adding(Fact("reason", reason))
     interval = estimate.bounds(confidence)
     limits = [(bound.operator, _limit(bound.value, sample)) for bound in gate.bounds]
-    decision = decide(estimate, interval, limits)
-    outcome, p_value = decision.outcome, decision.p_value
+    outcome = decide(interval, limits)
+    worse, broken = (None, 0) if outcome == "passed" else p_worse(estimate, limits)
+    better = None if outcome == "failed" else p_better(estimate, limits)
     shown = _on_scale(interval, sample)
-    ends = (("low", shown.low), ("high", shown.high), ("p", p_value))
-    numbers = {name: number for name, number in ends if number is not None and math.isfinite(number)}
     visible = _visible(gate, confidence, sample)
-    evidence = Evidence(shown, decision.p_worse, decision.p_better, visible)
+    evidence = Evidence(shown, worse, better, visible)
+    ends = (("low", shown.low), ("high", shown.high), ("p", evidence.p))
+    numbers = {name: number for name, number in ends if number is not None and math.isfinite(number)}
+    p_value = worse if outcome == "failed" else None
     verdict = Verdict(outcome, observed.headline, {**observed.numbers, **numbers}, p_value=p_value, evidence=evidence)
     return verdict.adding(
         Fact("value", bounds_text(shown, confidence)),
-        fact("noise", p_value is not None and f"{p_text(p_value)} if the gate held"),
+        fact("noise", p_shown(evidence, worse=_claim(gate, broken), better=_claim(gate))),
         fact("range", _assumed(sample, interval)),
         fact("power", _visible_text(visible)),
+        fact("needs", docs_needed(outcome, gate, _mean(sample), [limit for _, limit in limits], interval, draw)),
         fact("caution", draw.not_random),
         fact("next", outcome == "inconclusive" and advice(gate, sample)),
     )
+
+
+def _claim(gate: Gate, broken: int | None = None) -> str:
+    """Return the statement that a small p-value supports: that a bound is broken, by its place, or that all hold."""
+    if broken is None and len(gate.bounds) > 1:
+        return f"{gate.metric} within its bounds"
+    bound = gate.bounds[broken or 0]
+    above = bound.operator.startswith(">") is (broken is None)
+    return f"{gate.metric} {'above' if above else 'below'} {bound.value:.12g}"
+
+
+def _mean(sample: Sample) -> float:
+    return math.fsum(sample.values) / len(sample.values)
 
 
 def _limit(limit: float, sample: Sample) -> float:
@@ -67,11 +86,13 @@ def _limit(limit: float, sample: Sample) -> float:
 
 
 def _on_scale(interval: Interval, sample: Sample) -> Interval:
-    """Return bounds of the doc mean on the scale of the metric."""
-    if not sample.log:
-        return interval
-    low, high = (math.exp(end) if end < 700 else math.inf for end in (interval.low, interval.high))
-    return Interval(low, high)
+    """Return bounds of the doc mean on the scale of the metric, and within its range."""
+    ends = (interval.low, interval.high)
+    if sample.log:
+        # A bound that is not known stays infinite.
+        return Interval(*(math.exp(end) if abs(end) < 700 else end for end in ends))
+    low, high = sample.scale or (-math.inf, math.inf)
+    return Interval(*(min(max(end, low), high) for end in ends))
 
 
 def _assumed(sample: Sample, interval: Interval) -> str | None:

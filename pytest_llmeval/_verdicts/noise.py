@@ -95,13 +95,15 @@ class Noise:
 class NoiseFlips:
     """The noise flips of a comparison: the numbers `lost` and `gained`, and the noise `floors` of its tasks.
 
-    `now` holds all docs of the run, with noise flips scored as in the baseline.
+    `now` holds all docs of the run, with noise flips scored as in the baseline. `net` has the numbers of passages (docs
+    without one) that gained and lost.
     """
 
     lost: int
     gained: int
     floors: tuple[float, ...]
     now: Side
+    net: tuple[int, int]
 
     @property
     def count(self) -> int:
@@ -109,8 +111,9 @@ class NoiseFlips:
 
     @property
     def p_value(self) -> float:
-        """The two-sided p-value of McNemar's exact test that losses and gains are equally likely."""
-        return _stats.mcnemar_p(self.lost, self.gained)
+        """The two-sided p-value that losses and gains are equally likely: McNemar's exact test, on passages."""
+        up, down = self.net
+        return _stats.mcnemar_p(down, up)
 
     @property
     def may_excuse(self) -> bool:
@@ -130,13 +133,16 @@ def noise_flips(value: MetricValue, noise: Mapping[str, Noise], before: Side, no
     floors = [one.floors[value.metric] for one in noise.values() if value.metric in one.floors]
     if not floors:
         return None
-    flips = {id(new): old for old, new in _under_floors(value, noise, before, now)}
-    gained = sum(_item(old, value) == (value.higher_is_better is False) for old in flips.values())
+    found = list(_under_floors(value, noise, before, now))
+    flips = {id(new): old for _, old, new in found}
+    worse_is_up = value.higher_is_better is False
+    gains = [1 if (_item(old, value) == 1) is worse_is_up else -1 for _, old, new in found]
+    clusters = [(task.name, new.key.cluster if new.key and new.key.cluster else new.doc) for task, _, new in found]
     settled = [
         (task, [_scored_as(flips[id(new)], new, value) if id(new) in flips else new for new in results])
         for task, results in now
     ]
-    return NoiseFlips(len(flips) - gained, gained, tuple(floors), settled)
+    return NoiseFlips(gains.count(-1), gains.count(1), tuple(floors), settled, _stats.net_moves(gains, clusters))
 
 
 def noise_problem(noise: Mapping[str, Noise]) -> str | None:
@@ -159,7 +165,7 @@ def without_margin(value: MetricValue, noise: Mapping[str, Noise]) -> str | None
 
 def _under_floors(
     value: MetricValue, noise: Mapping[str, Noise], before: Side, now: Side
-) -> Iterator[tuple[DocResult, DocResult]]:
+) -> Iterator[tuple[Task, DocResult, DocResult]]:
     for (task, olds), (_, news) in zip(before, now, strict=True):
         floor = noise[task.name].floors.get(value.metric) if task.name in noise else None
         if floor is None:
@@ -168,7 +174,7 @@ def _under_floors(
             margins = [None if one.pick is None else one.pick.margin_by(value.metric) for one in (old, new)]
             close = all(margin is not None and margin < floor for margin in margins)
             if close and (_item(old, value), _item(new, value)) in ((0, 1), (1, 0)):
-                yield old, new
+                yield task, old, new
 
 
 def _item(result: DocResult, value: MetricValue) -> Any:

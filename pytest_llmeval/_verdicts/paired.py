@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dataclasses import replace
 from fractions import Fraction
 
+from pytest_llmeval import _stats
 from pytest_llmeval._gates import Change
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._gates import Scope
@@ -26,7 +27,6 @@ from pytest_llmeval._verdicts.samples import Sample
 from pytest_llmeval._verdicts.samples import columns_of
 from pytest_llmeval._verdicts.samples import exact_value
 from pytest_llmeval._verdicts.samples import sample_of
-from pytest_llmeval._verdicts.samples import standard_error
 from pytest_llmeval._verdicts.samples import weighs_by_size
 
 
@@ -100,7 +100,7 @@ class PairedEstimate:
         if self.before is None or self.now is None:
             return None
         moves = [new - old for new, old in zip(self.now.values, self.before.values, strict=True)]
-        return standard_error(moves, self.now.clusters)
+        return _stats.standard_error(moves, self.now.clusters)
 
     @property
     def flips(self) -> Flips | None:
@@ -132,11 +132,20 @@ class PairedEstimate:
         return {"lost": lost, "gained": gained}
 
     def on_scale(self, interval: Interval) -> Interval:
-        """Convert bounds from the scale of doc means (log for a perplexity) to the scale of the metric."""
-        if self.now is None or not self.now.log:
+        """Convert bounds from the scale of doc means (log for a perplexity) to the scale of the metric.
+
+        A bound beyond the greatest possible change is set to that change; a bound that is not known stays infinite.
+        """
+        if self.now is None or self.before is None:
             return interval
-        low, high = (self.old * (math.exp(end) - 1) if end < 700 else math.inf for end in (interval.low, interval.high))
-        return Interval(low, high)
+        ends = (interval.low, interval.high)
+        if self.now.log:
+            low, high = (self.old * (math.exp(end) - 1) if abs(end) < 700 else end for end in ends)
+            return Interval(low, high)
+        if self.now.scale is None or self.before.scale is None:
+            return interval
+        low, high = min(self.before.scale[0], self.now.scale[0]), max(self.before.scale[1], self.now.scale[1])
+        return Interval(*(min(max(end, low - high), high - low) for end in ends))
 
     def margin(self, change: Change) -> float:
         """Return the gate's limit as a difference from the baseline, on the scale of the docs' means."""

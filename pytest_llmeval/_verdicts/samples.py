@@ -25,6 +25,9 @@ from pytest_llmeval._task import Metric
 from pytest_llmeval._task import Task
 
 
+#: The end of the caution on docs that were not drawn at random.
+NOT_RANDOM = "not a random sample of the others"
+
 #: The choice of a run's docs: all, at random, or the first ones, which are not a random sample.
 Drawn: TypeAlias = Literal["all", "random", "first"]
 
@@ -47,7 +50,7 @@ class Draw:
         if self.drawn != "first":
             return None
         which = f"the first {self.seen:,} docs" if self.tasks == 1 else "the first docs of each task"
-        return f"{which} are not a random sample of the others"
+        return f"{which} are {NOT_RANDOM}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class Sample:
 
     `binary`: every value is 0 or 1. `support`: the least and greatest possible value of a doc, None if unknown; for
     log-probabilities only lower limits are known, `least` per doc and `floor` for the mean. `plain`: the task may
-    declare the range of its docs' scores.
+    declare the range of its docs' scores. `scale`: the least and greatest possible mean, None if unknown.
     """
 
     values: Sequence[float]
@@ -80,6 +83,7 @@ class Sample:
     least: float = -math.inf
     floor: float = -math.inf
     plain: bool = False
+    scale: tuple[float, float] | None = None
 
 
 def columns_of(parts: Iterable[tuple[Task, Sequence[DocResult]]], metric: str, filter_name: str) -> list[Column]:
@@ -126,15 +130,17 @@ def sample_of(columns: Sequence[Column], *, by_size: bool) -> Sample | None:
     supports = [ends for column in columns if (ends := (0.0, 1.0) if binary else column.support)]
     flat = by_size or len({len(column) for column in values}) == 1
     together = [value for column in (values if flat else _linearised(values, values)) for value in column]
-    support = None
+    support = scale = None
     if len(supports) == len(columns):
+        ends_seen = [end for ends in (*supports, *values) for end in ends]
+        scale = min(ends_seen), max(ends_seen)
         counted = supports if flat else _linearised(values, supports)
         # Scores of a baseline may lie outside a range that the task declared later.
         known_values = [*together, *(end for ends in counted for end in ends)]
         support = min(known_values), max(known_values)
     least, floor = _lowest(values, leasts, known, together, flat=flat)
     plain = all(mean.plain for mean in known)
-    return Sample(together, clusters, known[0].log, flat and binary, support, least, floor, plain)
+    return Sample(together, clusters, known[0].log, flat and binary, support, least, floor, plain, scale)
 
 
 def exact_value(columns: Sequence[Column], *, by_size: bool) -> Fraction | None:
@@ -144,21 +150,6 @@ def exact_value(columns: Sequence[Column], *, by_size: bool) -> Fraction | None:
     sums = [Fraction(sum(int(item) for item in column.items), len(column.items)) for column in columns]
     weights = [len(column.items) if by_size else 1 for column in columns]
     return sum((value * weight for value, weight in zip(sums, weights, strict=True)), Fraction()) / sum(weights)
-
-
-def standard_error(values: Sequence[float], clusters: Sequence[str] | None = None) -> float | None:
-    """Return the standard error of a mean, which counts clusters where docs have them; None for fewer than two.
-
-    With m the mean, the error is that of the sums of ``value - m`` per cluster (Cochran 1977, section 9A.1).
-    """
-    mean = math.fsum(values) / len(values) if values else 0.0
-    sums: dict[str | int, float] = {}
-    for place, value in enumerate(values):
-        unit = place if clusters is None else clusters[place]
-        sums[unit] = sums.get(unit, 0.0) + value - mean
-    if len(sums) < 2:
-        return None
-    return math.sqrt(math.fsum(one * one for one in sums.values()) * len(sums) / (len(sums) - 1)) / len(values)
 
 
 def weighs_by_size(owner: Task | Group, metric: str, filter_name: str) -> bool | None:

@@ -27,6 +27,7 @@ from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
 from pytest_llmeval._scoring import AGGREGATIONS
 from pytest_llmeval._stats import Interval
+from pytest_llmeval._stats import standard_error
 from pytest_llmeval._task import Metric
 from pytest_llmeval._task import ScoreRange
 from pytest_llmeval._verdicts.change import judge_change
@@ -36,7 +37,6 @@ from pytest_llmeval._verdicts.paired import PairedEstimate
 from pytest_llmeval._verdicts.samples import Column
 from pytest_llmeval._verdicts.samples import Draw
 from pytest_llmeval._verdicts.samples import sample_of
-from pytest_llmeval._verdicts.samples import standard_error
 from pytest_llmeval._verdicts.verdict import Outcome
 from pytest_llmeval._verdicts.verdict import Verdict
 
@@ -53,10 +53,11 @@ class Judgement:
         The means of the scores and of the baseline's scores; `baseline` is None for a gate that does not compare.
     interval
         Bounds on the value, or on the change ``value - baseline`` for a gate that compares: each bound alone holds at
-        the gate's confidence (.95 where it has none). None where the value itself is certain or is not bounded.
+        the gate's confidence (.95 where it has none). An end is infinite where nothing is known, None: the outcome is
+        certain or needs no bounds.
     p
         The one-sided p-value of the gate's own limit: of data at least this bad if the gate held, or for a passed gate
-        of data at least this good if it did not hold. None where there are no bounds.
+        of data at least this good if it did not hold. None where there is no interval.
     visible_drop
         The smallest true loss (for a floor: the distance below it) that fails this gate in 80 % of runs, for 0/1 scores
         and a gate on the population at a confidence; infinite if the docs cannot show any. Else None.
@@ -208,13 +209,12 @@ def _value(gate: Gate, scores: Sequence[float], clusters: Sequence[str] | None) 
 
 def _judgement(verdict: Verdict, value: float, baseline: float | None) -> Judgement:
     evidence = verdict.evidence
-    p = evidence.p_better if verdict.outcome == "passed" else evidence.p_worse
     return Judgement(
         verdict.outcome,
         value,
         baseline,
         evidence.interval,
-        p,
+        evidence.p,
         evidence.visible,
         verdict.sentence,
         verdict.text,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from collections.abc import Sequence
+from statistics import NormalDist
 
 from pytest_llmeval._gates import Change
 from pytest_llmeval._gates import Gate
@@ -11,7 +13,9 @@ from pytest_llmeval._plain import listed
 from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
 from pytest_llmeval._stats import Interval
+from pytest_llmeval._verdicts.samples import Draw
 from pytest_llmeval._verdicts.samples import Sample
+from pytest_llmeval._verdicts.verdict import Evidence
 from pytest_llmeval._verdicts.verdict import Outcome
 
 
@@ -81,9 +85,25 @@ def docs_listed(docs: Iterable[int]) -> str:
 
 
 def bounds_text(interval: Interval, confidence: float) -> str:
-    """Return ``between 0.4014 and 0.5476 (each bound holds at 95 %)``."""
-    low, high = number_text(interval.low + 0.0), number_text(interval.high + 0.0)
-    return f"between {low} and {high} (each bound holds at {percent_text(confidence)})"
+    """Return ``between 0.4014 and 0.5476 (each bound holds at 95 %)``; a bound that is not known is not shown."""
+    low, high = (number_text(end + 0.0) if math.isfinite(end) else None for end in (interval.low, interval.high))
+    at = percent_text(confidence)
+    if low and high:
+        return f"between {low} and {high} (each bound holds at {at})"
+    if low or high:
+        missing = "lower" if high else "upper"
+        return f"at {'least' if low else 'most'} {low or high} (this bound holds at {at}; the {missing} one is unknown)"
+    return "unknown: too few docs, or docs that are all alike, for bounds on a score whose range is unknown"
+
+
+def change_shown(change: Change, *, above: bool) -> str:
+    """Return the side of a gate's limit on which a change lies: ``a fall beyond 0.02``, ``a fall of less than 5%``."""
+    size = abs(change.offset)
+    text = f"{float(size * 100):.12g}%" if change.relative else f"{float(size):.12g}"
+    if not size:
+        return "a rise" if above else "a fall"
+    word = "rise" if change.offset > 0 else "fall"
+    return f"a {word} beyond {text}" if above is (change.offset > 0) else f"a {word} of less than {text}"
 
 
 def number_text(number: float) -> str:
@@ -101,6 +121,45 @@ def percent_text(share: float) -> str:
 def p_text(p: float) -> str:
     """Return a p-value as ``p = 0.03`` or ``p < 0.0001``."""
     return "p < 0.0001" if p < 0.0001 else f"p = {p:.2g}"
+
+
+def p_shown(evidence: Evidence, *, worse: str, better: str) -> str | None:
+    """Return the p-value of a gate's own limit, with the statement that a small one supports.
+
+    ``p = 0.04 for a fall beyond 0.01``. An inconclusive gate shows the smaller one, none if neither is below one half.
+    """
+    sides = [(p, claim) for p, claim in ((evidence.p_worse, worse), (evidence.p_better, better)) if p is not None]
+    if not sides:
+        return None
+    p, claim = min(sides)
+    return None if len(sides) > 1 and p >= 0.5 else f"{p_text(p)} for {claim}"
+
+
+def docs_needed(
+    outcome: Outcome, gate: Gate, estimate: float, limits: Sequence[float], interval: Interval, draw: Draw
+) -> str | None:
+    """Return the number of docs that would decide an inconclusive gate in 80 % of runs if the observed value is true.
+
+    Bounds lie within a distance of the value that shrinks with the root of the number of docs, so that
+    ``n ((z_c + z_.8) / z_c * distance / gap)**2`` docs are needed, where `distance` is that of the bound nearest to the
+    limit and `gap` that of the limit (normal theory, with the z of the gate's confidence). None if the gate has two
+    limits or a confidence below .6, and if bounds are unknown.
+    """
+    confidence = gate.confidence
+    if outcome != "inconclusive" or confidence is None or len(limits) != 1:
+        return None
+    if gate.scope == "dataset":
+        return f"all {docs_text(draw.total)} of the data set would decide it" if draw.tasks == 1 else None
+    gap = abs(limits[0] - estimate)
+    distance = interval.high - estimate if estimate < limits[0] else estimate - interval.low
+    if confidence < 0.6 or not math.isfinite(distance) or not math.isfinite(gap):
+        return None
+    z = NormalDist().inv_cdf(confidence)
+    times = math.inf if gap == 0 else ((z + NormalDist().inv_cdf(0.8)) / z * distance / gap) ** 2
+    if times > 100:
+        return "the value is too close to the limit for 100 times more docs to decide it"
+    needed = float(f"{draw.seen * times:.2g}")
+    return f"about {docs_text(int(needed))} would decide it if the observed value is the true one"
 
 
 def no_bounds(metric: str, sample: Sample | None) -> tuple[Outcome, str]:

@@ -3,7 +3,7 @@
     capitals: acc 0.2400, was 1.0000: fell by 0.7600, allowed 0.02 at 95 % confidence
       change    between -0.8388 and -0.6652 (each bound holds at 95 %)
       docs      75 docs compared: 57 lost, 0 gained
-      noise     p < 0.0001 (McNemar)
+      noise     p < 0.0001 for a fall beyond 0.02
       family    Holm's correction over 6 gates
 
 `Verdict.text` is the text above, `Verdict.sentence` one line with the facts that matter most. Facts are added one by
@@ -35,6 +35,7 @@ Label: TypeAlias = Literal[
     "proof",
     "family",
     "power",
+    "needs",
     "rounding",
     "range",
     "certain",
@@ -46,7 +47,7 @@ Label: TypeAlias = Literal[
 _ORDER = {label: place for place, label in enumerate(Label.__args__)}  # type: ignore[attr-defined]
 
 #: The labels whose facts are in the one-line form too; their texts can be understood without the label.
-_BRIEF: frozenset[Label] = frozenset({"reason", "docs", "noise", "proof", "family", "caution"})
+_BRIEF: frozenset[Label] = frozenset({"reason", "docs", "noise", "proof", "family", "needs", "caution"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +69,20 @@ class Fact:
 class Evidence:
     """The statistics of a gate: bounds on its value, or on the change of its value, and p-values for its limit.
 
-    `p_worse` is the probability of data at least this bad if the gate held, `p_better` that of data at least this good
-    if it did not hold; None if there are no bounds. `visible` is the smallest true loss that fails the gate in 80 % of
-    runs.
+    `p_worse` is the probability of data at least this bad if the gate held, None for a pass; `p_better` that of data at
+    least this good if it did not hold, None for a failure. Both are None if there are no bounds. `visible` is the
+    smallest true loss that fails the gate in 80 % of runs.
     """
 
     interval: Interval | None = None
     p_worse: float | None = None
     p_better: float | None = None
     visible: float | None = None
+
+    @property
+    def p(self) -> float | None:
+        """The p-value of the outcome: that of a pass, else that of a failure."""
+        return self.p_better if self.p_worse is None else self.p_worse
 
 
 #: The evidence of a gate that is judged without bounds.
@@ -101,8 +107,14 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """The headline and the facts that matter most, in one line."""
-        return "; ".join([self.headline, *(str(fact) for fact in self.facts if fact.label in _BRIEF)])
+        """The headline and the facts that matter most, in one line.
+
+        An inconclusive gate adds the docs that would decide it or, where these are not known, the loss that it can see.
+        """
+        labels = {fact.label for fact in self.facts}
+        adds_power = self.outcome == "inconclusive" and "needs" not in labels
+        brief = [fact for fact in self.facts if fact.label in _BRIEF or (adds_power and fact.label == "power")]
+        return "; ".join([self.headline, *(fact.text if fact.label == "power" else str(fact) for fact in brief)])
 
     @property
     def full_sentence(self) -> str:

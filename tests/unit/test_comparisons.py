@@ -139,13 +139,13 @@ class TestObservedValue:
         bounds = _stats.paired_bounds(30, 0, 1000, 0.95)
         assert verdict.sentence == (
             "t: acc 0.7700, was 0.8000: fell by 0.0300, allowed 0.02; 1,000 docs compared: 30 lost, 0 gained; "
-            "p < 0.0001 (McNemar): unlikely to be noise"
+            "p = 0.027 for a fall beyond 0.02: unlikely to be noise"
         )
         assert verdict.text.splitlines()[:5] == [
             "t: acc 0.7700, was 0.8000: fell by 0.0300, allowed 0.02",
             f"  change    between {bounds.low:.4f} and {bounds.high:.4f} (each bound holds at 95 %)",
             "  docs      1,000 docs compared: 30 lost, 0 gained",
-            "  noise     p < 0.0001 (McNemar): unlikely to be noise",
+            "  noise     p = 0.027 for a fall beyond 0.02: unlikely to be noise",
             # The flips alone: sqrt((0.03 - 0.03**2) / 999) is 0.0054.
             "  limit     the tolerance is 3.7 standard errors of the difference",
         ]
@@ -159,7 +159,8 @@ class TestObservedValue:
             "difference_high": round(bounds.high, 12),
             "lost": 30,
             "gained": 0,
-            "p": round(2 * 0.5**30, 12),
+            "p_mcnemar_two_sided": round(2 * 0.5**30, 12),
+            "p": round(_stats.drop_p(30, 0, 1000, 0.02), 12),
         }
 
     def test_on_the_boundary(self, case: Case) -> None:
@@ -297,15 +298,17 @@ class TestConfidence:
         assert verdict.outcome == "inconclusive"
         assert verdict.sentence == (
             "t: acc 0.4218, was 0.4406: fell by 0.0188, allowed 0.02 at 95 % confidence; "
-            "1,221 docs compared: 38 lost, 15 gained; p = 0.0022 (McNemar): unlikely to be noise"
+            "1,221 docs compared: 38 lost, 15 gained; the value is too close to the limit for 100 times more docs to "
+            "decide it"
         )
         assert verdict.text.splitlines()[:5] == [
             "t: acc 0.4218, was 0.4406: fell by 0.0188, allowed 0.02 at 95 % confidence",
             f"  change    between {bounds.low:.4f} and {bounds.high:.4f} (each bound holds at 95 %)",
             "  docs      1,221 docs compared: 38 lost, 15 gained",
-            "  noise     p = 0.0022 (McNemar): unlikely to be noise",
             f"  power     a true fall of {seen:.4f} would fail this gate in 80 % of runs",
+            "  needs     the value is too close to the limit for 100 times more docs to decide it",
         ]
+        assert verdict.numbers["p_mcnemar_two_sided"] == pytest.approx(0.0022, abs=5e-5)
         assert verdict.numbers["detectable_drop"] == pytest.approx(seen)
 
     @pytest.mark.parametrize(
@@ -407,7 +410,7 @@ class TestConfidence:
     def test_where_nothing_is_known_a_perplexity_is_1_or_more(self, case: Case) -> None:
         verdict = case.add(task("perplexity", kind="loglikelihood"), [-1.0]).judge("perplexity <= 5 @ 0.95")
         assert (
-            "; value: between 1.0000 and inf (each bound holds at 95 %); next: to decide the gate"
+            "; value: at least 1.0000 (this bound holds at 95 %; the upper one is unknown); next: to decide the gate"
             in verdict.full_sentence
         )
         assert case.judge("perplexity >= 1 @ 0.95").outcome == "passed"

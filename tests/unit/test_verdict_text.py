@@ -84,7 +84,7 @@ class TestTheScreen:
             "t: acc 0.5000, was 1.0000: fell by 0.5000, allowed 0.02",
             f"  change    between {bounds.low:.4f} and {bounds.high:.4f} (each bound holds at 95 %)",
             "  docs      4 docs compared: 2 lost, 0 gained",
-            "  noise     p = 0.5 (McNemar): it may be noise",
+            "  noise     p = 0.15 for a fall beyond 0.02: it may be noise",
             "  limit     the tolerance is 0.1 standard errors of the difference",
             "  most informative docs",
             "    doc[0]  expected 0, chose 3 (margin 2.31), before 0 (margin 0.4)",
