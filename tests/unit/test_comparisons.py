@@ -295,16 +295,18 @@ class TestConfidence:
         verdict = case.add(task(), now, before).judge("acc >= baseline - 0.02 @ 0.95")
         bounds = _stats.paired_bounds(38, 15, 1221, 0.95)
         seen = _stats.detectable_drop(1221, 53 / 1221, 0.95, margin=0.02)
-        assert verdict.outcome == "inconclusive"
+        p = _stats.drop_p(15, 38, 1221, -0.02)
+        assert (verdict.outcome, 0.05 < p < 0.5) == ("inconclusive", True)
         assert verdict.sentence == (
             "t: acc 0.4218, was 0.4406: fell by 0.0188, allowed 0.02 at 95 % confidence; "
-            "1,221 docs compared: 38 lost, 15 gained; the value is too close to the limit for 100 times more docs to "
-            "decide it"
+            f"1,221 docs compared: 38 lost, 15 gained; p = {p:.2g} for a fall of less than 0.02; "
+            "the value is too close to the limit for 100 times more docs to decide it"
         )
-        assert verdict.text.splitlines()[:5] == [
+        assert verdict.text.splitlines()[:6] == [
             "t: acc 0.4218, was 0.4406: fell by 0.0188, allowed 0.02 at 95 % confidence",
             f"  change    between {bounds.low:.4f} and {bounds.high:.4f} (each bound holds at 95 %)",
             "  docs      1,221 docs compared: 38 lost, 15 gained",
+            f"  noise     p = {p:.2g} for a fall of less than 0.02",
             f"  power     a true fall of {seen:.4f} would fail this gate in 80 % of runs",
             "  needs     the value is too close to the limit for 100 times more docs to decide it",
         ]
