@@ -12,6 +12,8 @@ listing    the groups that list a task
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
+from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +24,7 @@ from pytest_llmeval._registry.listing import Listing
 from pytest_llmeval._registry.listing import with_inner
 from pytest_llmeval._registry.members import MemberReader
 from pytest_llmeval._registry.members import refuse_circle
+from pytest_llmeval._task import NOTHING
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile import MemberName
@@ -32,10 +35,17 @@ class Registry:
     """All tasks and groups that this process knows.
 
     `search`: folders in which names are looked up last. `root`: names are not looked up above it for files below it.
+    `asked`: metrics that rules name, as for `TaskFiles`.
     """
 
-    def __init__(self, search: Sequence[Path] = (), *, root: Path | None = None) -> None:
-        self._files = TaskFiles()
+    def __init__(
+        self,
+        search: Sequence[Path] = (),
+        *,
+        root: Path | None = None,
+        asked: Mapping[str, Collection[str]] = NOTHING,
+    ) -> None:
+        self._files = TaskFiles(asked)
         self._index = Index(search, root=root)
         self._loaded: dict[Path, Task | Group] = {}
         #: Name of a task or group -> the file that defines it.

@@ -31,6 +31,7 @@ from pytest_llmeval._scoring.metric import metric_of
 from pytest_llmeval._scoring.metric import resolve
 from pytest_llmeval._scoring.metric import resolve_metrics
 from pytest_llmeval._scoring.metric import stderr
+from pytest_llmeval._scoring.metric import with_asked
 from pytest_llmeval._scoring.passk import CodeRunner
 from pytest_llmeval._scoring.passk import PassAtK
 from pytest_llmeval._scoring.passk import pass_at_k
@@ -70,4 +71,5 @@ __all__ = [
     "summarize_group",
     "summarize_task",
     "unweighted_stderr",
+    "with_asked",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,13 +48,17 @@ class Keeps:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One metric of lm_eval's format: its item for each output type that it serves, and its defaults."""
+    """One metric: its item for each output type that it serves, and its defaults.
+
+    `by_rule`: lm_eval has no such metric, so its task files cannot list it; a rule that names it adds it to them.
+    """
 
     keeps: Mapping[str, Keeps]  # by output type
     aggregation: str
     higher_is_better: bool = True
     runs_code: bool = False
     unconditional: bool = False
+    by_rule: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,17 @@ def resolve_metrics(specs: Sequence[MetricSpec], output_type: str, *, processed:
         return tuple(resolve(spec, output_type, processed=processed) for spec in specs)
     names = OUTPUT_TYPES[output_type].metrics
     return tuple(replace(resolve(MetricSpec(name), output_type, processed=processed), listed=False) for name in names)
+
+
+def with_asked(task: Task, asked: Iterable[str]) -> Task:
+    """Return the task with those metrics added that `asked` names, its output type has and lm_eval does not."""
+    names = {metric.name for metric in task.metrics}
+    added = [
+        replace(resolve(MetricSpec(name), task.output_type), listed=False)
+        for name in sorted({*asked} - names)
+        if name in METRICS and METRICS[name].by_rule and task.output_type in METRICS[name].keeps
+    ]
+    return replace(task, metrics=(*task.metrics, *added)) if added and task.process_results is None else task
 
 
 def metric_of(task: Task, name: str) -> Metric:
@@ -247,7 +263,7 @@ METRICS: Mapping[str, Definition] = MappingProxyType(
         "likelihood": Definition({_CHOICE: Keeps("choices", choice.gold_and_lls)}, "likelihood"),
         "mcc": Definition({_CHOICE: _LABELS, _TEXT: _texts("mcc")}, "matthews_corrcoef"),
         # Not in lm_eval; the name and the formula are those of DataDecide (Magnusson et al. 2025, arXiv:2504.11393).
-        "norm_correct_prob": Definition({_CHOICE: Keeps("share", choice.gold_share)}, "mean"),
+        "norm_correct_prob": Definition({_CHOICE: Keeps("share", choice.gold_share)}, "mean", by_rule=True),
         "numeric_match": Definition({_TEXT: Keeps("right", scorer=text.numeric_match)}, "mean"),
         "pass@k": _PASS_AT_K,
         "pass_at_k": _PASS_AT_K,

@@ -45,6 +45,13 @@ class Rules:
     def __len__(self) -> int:
         return len(self._rules)
 
+    def asked(self) -> dict[str, set[str]]:
+        """Return the selectors of the rules by the metric that they name."""
+        found: dict[str, set[str]] = {}
+        for rule in self._rules:
+            found.setdefault(rule.gate.metric, set()).add(rule.selector)
+        return found
+
     def gates_of(self, owner: Task | Group) -> tuple[Gate, ...]:
         """Return the gates of a task or group: its own, then those of the rules that select it.
 

@@ -36,11 +36,12 @@ class Session:
         self.models = models
         #: True in a worker process of pytest-xdist.
         self.on_worker = hasattr(config, "workerinput")
-        self.evaluation = Evaluation(settings, Registry(_search_folders(config), root=config.rootpath))
-        self.selection = Selection(self.evaluation)
         self.baseline = BaselineOptions(config, settings)
+        self.rules = Rules(config, lambda owner: self.evaluation.leaves(owner), has_baseline=bool(self.baseline.name))
+        registry = Registry(_search_folders(config), root=config.rootpath, asked=self.rules.asked())
+        self.evaluation = Evaluation(settings, registry)
+        self.selection = Selection(self.evaluation)
         self.progress = ProgressLine(config)
-        self.rules = Rules(config, self.evaluation.leaves, has_baseline=bool(self.baseline.name))
         self.missing_data: str = word_of(config, "missing_data")
         self.judge = Judge(
             self.evaluation,

@@ -13,12 +13,17 @@ findings    problems of a task that can be read
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_llmeval._errors import TaskFileError
+from pytest_llmeval._scoring import METRICS
+from pytest_llmeval._scoring import with_asked
 from pytest_llmeval._task import NOTHING
 from pytest_llmeval._task import Group
+from pytest_llmeval._task import GroupMetric
 from pytest_llmeval._task import Task
 from pytest_llmeval._taskfile.findings import Finding
 from pytest_llmeval._taskfile.findings import lint
@@ -46,9 +51,14 @@ from pytest_llmeval._taskfile.yaml import shown
 
 
 class TaskFiles:
-    """Reads task files; parses each YAML file and runs each module once."""
+    """Reads task files; parses each YAML file and runs each module once.
 
-    def __init__(self) -> None:
+    `asked`: the metrics that rules name, each with the selectors of these rules. One that lm_eval does not have is
+    added to every task of its output types, and to the groups that a selector names.
+    """
+
+    def __init__(self, asked: Mapping[str, Collection[str]] = NOTHING) -> None:
+        self._asked = asked
         self._includes = Includes()
         self._modules = Modules()
 
@@ -63,8 +73,21 @@ class TaskFiles:
         if not keys & {"task", "group", "class"}:
             raise TaskFileError(path, "is not a task file: it has neither 'task' nor 'group'")
         if is_group(keys, isinstance(table.entries.get("task"), Scalar)) and "class" not in keys:
-            return GroupReader(path, self._includes, self._modules).group(table, overrides)
-        return build_task(Table(path, 1, {**table.entries, **overrides}), self._modules)
+            return self._completed(GroupReader(path, self._includes, self._modules).group(table, overrides))
+        return self._completed(build_task(Table(path, 1, {**table.entries, **overrides}), self._modules))
+
+    def _completed(self, found: Task | Group) -> Task | Group:
+        """Return a task or group, and what is written in it, with the metrics that rules ask for."""
+        if isinstance(found, Task):
+            return with_asked(found, self._asked)
+        members = [one if isinstance(one, str) else self._completed(one) for one in found.members]
+        known = {metric.metric for metric in found.metrics}
+        added = [
+            GroupMetric(name, weight_by_size=all(metric.weight_by_size for metric in found.metrics))
+            for name, selectors in self._asked.items()
+            if name in METRICS and METRICS[name].by_rule and found.name in selectors and name not in known
+        ]
+        return replace(found, members=tuple(members), metrics=(*found.metrics, *added))
 
 
 __all__ = [

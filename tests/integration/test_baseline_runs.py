@@ -482,3 +482,37 @@ def test_what_else_differs_is_told(suite2: Suite) -> None:
     suite2.pytester.runpytest("tasks/birds.yaml::doc[3]", BASELINE, UPDATE)
     compared = suite2.run(BASELINE)
     compared.stdout.fnmatch_lines(["baseline main: contains answers of several models, updated part by part: birds"])
+
+
+#: Always says yes, by a margin that stands in the file ``lead``.
+SURE = """
+import pathlib, pytest
+
+class Sure:
+    def loglikelihood(self, requests):
+        lead = float(pathlib.Path(__file__).with_name("lead").read_text())
+        return [(-1.0 if said == " yes" else -1.0 - lead, False) for _, said in requests]
+
+@pytest.fixture(scope="session")
+def llmeval_model():
+    return Sure()
+"""
+
+
+def test_a_rule_sees_a_model_that_is_less_sure(suite2: Suite) -> None:
+    """The shares are 3/4 and 3/5: all docs stay right. The files list acc only; the rules add the metric."""
+    suite2.pytester.makeconftest(SURE)
+    lead = suite2.pytester.path / "lead"
+    lead.write_text("1.0986122886681098")
+    rules = [f"--llmeval-fail-on={name}.norm_correct_prob >= baseline - 0.1" for name in ("all", "t*")]
+    suite2.write_baseline(*rules)
+    suite2.run(BASELINE, *rules).assert_outcomes(passed=25)
+    lead.write_text("0.4054651081081644")
+    result = suite2.run(BASELINE, *rules)
+    result.assert_outcomes(passed=23, failed=2)
+    result.stdout.fnmatch_lines(
+        ["*trees: norm_correct_prob 0.6000, was 0.7500: fell by 0.1500, allowed 0.1*"], consecutive=False
+    )
+    result.stdout.fnmatch_lines(["*all: norm_correct_prob 0.6000, was 0.7500: fell by 0.1500, allowed 0.1*"])
+    # Without a rule that names it, there is no such metric.
+    assert "norm_correct_prob" not in suite2.run(BASELINE).stdout.str()

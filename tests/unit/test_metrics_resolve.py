@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from pytest_llmeval._scoring import AGGREGATIONS
 from pytest_llmeval._scoring import METRICS
 from pytest_llmeval._scoring import resolve
 from pytest_llmeval._scoring import resolve_metrics
+from pytest_llmeval._scoring import with_asked
 from pytest_llmeval._task import MetricSpec
+from pytest_llmeval._task import Task
 
 
 @pytest.mark.parametrize(
@@ -163,3 +166,12 @@ def test_sacrebleu_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None
 def test_names() -> None:
     assert {"acc", "exact_match", "pass@k", "pass_at_k", "numeric_match", "chrf++"} <= METRICS.keys()
     assert {"mean", "matthews_corrcoef", "bypass", "nanmean"} <= AGGREGATIONS.keys()
+
+
+@pytest.mark.parametrize(
+    ("own", "names"), [({}, ["acc", "norm_correct_prob"]), ({"process_results": max}, ["acc"])], ids=["lls", "own"]
+)
+def test_a_metric_is_added_where_no_function_scores(own: dict[str, Any], names: list[str]) -> None:
+    metrics = resolve_metrics([MetricSpec("acc")], "multiple_choice", processed=bool(own))
+    task = Task("t", Path("t.yaml"), "multiple_choice", None, None, metrics=metrics, **own)
+    assert [metric.name for metric in with_asked(task, ["norm_correct_prob", "acc", "acc_norm"]).metrics] == names

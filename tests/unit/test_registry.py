@@ -465,3 +465,19 @@ def test_a_broken_task_does_not_stop_others(tmp_path: Path) -> None:
     assert "output_type" in complaint(registry.load, tmp_path / "bad.yaml")
     assert registry.load(tmp_path / "good.yaml").name == "good"
     assert "output_type" in complaint(registry.find, "bad", tmp_path)
+
+
+def test_a_rule_adds_a_metric_that_lm_eval_does_not_have(tmp_path: Path) -> None:
+    choices = "output_type: multiple_choice\ndoc_to_choice: [a, b]\nmetric_list: [{metric: acc}]\n"
+    add(tmp_path, "choices", extra=choices)
+    add(tmp_path, "texts")
+    inner = "task: [choices, texts]\naggregate_metric_list: [{metric: acc, weight_by_size: false}]\n"
+    for name in ("named", "other"):
+        write(tmp_path / f"{name}.yaml", f"group: {name}\n{inner}")
+    asked = {"norm_correct_prob": {"named", "choices"}, "acc_norm": {"choices", "named"}}
+    registry = Registry(root=tmp_path, asked=asked)
+    found = {name: registry.load(tmp_path / f"{name}.yaml").metrics for name in ("choices", "texts", "named", "other")}
+    assert [metric.name for metric in found["choices"]] == ["acc", "norm_correct_prob"]
+    assert [metric.name for metric in found["texts"]] == ["exact_match"]
+    acc, share = (GroupMetric(name, weight_by_size=False) for name in ("acc", "norm_correct_prob"))
+    assert (found["named"], found["other"]) == ((acc, share), (acc,))
