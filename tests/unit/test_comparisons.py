@@ -139,13 +139,13 @@ class TestObservedValue:
         bounds = _stats.paired_bounds(30, 0, 1000, 0.95)
         assert verdict.sentence == (
             "t: acc 0.7700, was 0.8000: fell by 0.0300, allowed 0.02; 1,000 docs compared: 30 lost, 0 gained; "
-            "p = 0.027 for a fall beyond 0.02: unlikely to be noise"
+            "p = 0.021 for a fall beyond 0.02: unlikely to be noise"
         )
         assert verdict.text.splitlines()[:5] == [
             "t: acc 0.7700, was 0.8000: fell by 0.0300, allowed 0.02",
             f"  change    between {bounds.low:.4f} and {bounds.high:.4f} (each bound holds at 95 %)",
             "  docs      1,000 docs compared: 30 lost, 0 gained",
-            "  noise     p = 0.027 for a fall beyond 0.02: unlikely to be noise",
+            "  noise     p = 0.021 for a fall beyond 0.02: unlikely to be noise",
             # The flips alone: sqrt((0.03 - 0.03**2) / 999) is 0.0054.
             "  limit     the tolerance is 3.7 standard errors of the difference",
         ]

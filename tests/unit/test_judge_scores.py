@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -164,3 +165,12 @@ def test_the_name_is_public_and_costs_nothing_before_its_use() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[0] == "set() set()"
+
+
+def test_the_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    section = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8").partition("## Gate numbers from")[2]
+    _, code, _, shown, *_ = section.split("```")
+    exec(code.removeprefix("python"), {})
+    printed = capsys.readouterr().out
+    pattern = re.escape(shown.strip()).replace(re.escape("..."), r"\d+")
+    assert re.fullmatch(pattern, printed.strip()), printed
