@@ -163,11 +163,11 @@ def paired_power(times: int) -> None:
                     for drop in (0.01, 0.02, 0.03, 0.05)
                 ]
                 same = rate(gate.rates(*flips(rng, n, discordance, 0.0, times))[0])
-                seen = stats.detectable_drop(n, discordance, CONFIDENCE, margin=margin)
-                at_seen = rate(gate.rates(*flips(rng, n, max(discordance, seen), seen, times))[1])
+                seen = stats.detectable_drop(n, discordance, ALPHA, margin=margin)
+                at_seen = rate(gate.rates(*flips(rng, n, discordance + seen, seen, times))[1])
                 rows.append((margin, f"{n:,}", f"{discordance:.0%}", *cells, f"{seen:.4f}", at_seen, same))
     head = ("max drop", "n", "discordance", "1 point", "2", "3", "5")
-    head += ("detectable_drop", "fails at it", "passes, no change")
+    head += ("detectable_drop beside these flips", "fails at it", "passes, no change")
     table(f"Power: fails of a true drop, % of {times:,} comparisons", head, rows)
 
 

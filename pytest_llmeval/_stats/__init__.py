@@ -24,10 +24,13 @@ from pytest_llmeval._stats.families import holm
 from pytest_llmeval._stats.interval import Interval
 from pytest_llmeval._stats.means import assumed_support
 from pytest_llmeval._stats.means import mean_bounds
+from pytest_llmeval._stats.paired import drop_fails
 from pytest_llmeval._stats.paired import drop_p
 from pytest_llmeval._stats.paired import mcnemar_p
 from pytest_llmeval._stats.paired import paired_bounds
 from pytest_llmeval._stats.power import detectable_drop
+from pytest_llmeval._stats.power import docs_to_pass
+from pytest_llmeval._stats.power import docs_to_pass_floor
 from pytest_llmeval._stats.power import floor_gap
 from pytest_llmeval._stats.proportions import exact_bounds
 from pytest_llmeval._stats.proportions import finite_bounds
@@ -46,6 +49,9 @@ __all__ = [
     "closed_tree",
     "detectable_drop",
     "difference_p",
+    "docs_to_pass",
+    "docs_to_pass_floor",
+    "drop_fails",
     "drop_p",
     "exact_bounds",
     "finite_bounds",

@@ -97,6 +97,12 @@ def drop_p(lost: int, gained: int, n: int, margin: float) -> float:
     return _Test.of(gained, lost, n).p(margin) if n else 1.0
 
 
+def drop_fails(lost: int, gained: int, n: int, margin: float, error: float) -> bool:
+    """Return ``drop_p(lost, gained, n, margin) <= error``, in a fraction of the time."""
+    _check(lost, gained, n)
+    return n > 0 and _Test.of(gained, lost, n).rejects(margin, error)
+
+
 @dataclass(frozen=True, slots=True)
 class _Test:
     """The test, for one outcome, that the true difference is at most a given one.
@@ -130,6 +136,15 @@ class _Test:
             if self._least_level(fewest, end, greatest) > greatest:
                 greatest = self._p(fewest, end)
         return greatest
+
+    def rejects(self, difference: float, error: float) -> bool:
+        """Return True if the p-value is at most `error`."""
+        k = self._step_of(difference)
+        level = self._least_level(self._fewest(k), difference, error)
+        while _NEAR * error < level <= error:
+            k -= 1
+            level = self._least_level(self._fewest(k), (k + 1) * self.step, error)
+        return level <= error
 
     def bound(self, error: float, guess: float) -> float:
         """Return the least difference whose p-value exceeds `error`, less at most 2e-7."""

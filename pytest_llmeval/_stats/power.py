@@ -1,46 +1,77 @@
-"""The power of gates: the smallest drop, or gap below a floor, that a gate would probably detect."""
+"""The power of gates, before and after a run: what a gate would probably detect, and on how few docs it cannot pass."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from math import ceil
 from math import inf
-from typing import TYPE_CHECKING
+from math import log
+from math import sqrt
 
 from pytest_llmeval._stats import tango
 from pytest_llmeval._stats.interval import check_count
 from pytest_llmeval._stats.interval import error_of
+from pytest_llmeval._stats.paired import drop_fails
+from pytest_llmeval._stats.paired import drop_p
 
 
-if TYPE_CHECKING:
-    from pytest_llmeval._stats.tango import Ints
-
-_DROP_HALVINGS = 30
-_SCORE_HALVINGS = 12
-#: The discordances at which the error of the gate is bounded, as multiples of the given one.
-_GUARDED = (1.0, 1.5, 2.0, 3.0)
-_LEFT_OUT = 1e-9
+_LEFT_OUT = 1e-4
+#: The drop is found up to this share of the shown one.
+_PRECISION = 0.005
 
 
-def detectable_drop(n: int, discordance: float, confidence: float, power: float = 0.8, margin: float = 0.0) -> float:
+def detectable_drop(n: int, usual: float, error: float, power: float = 0.8, margin: float = 0.0) -> float:
     """Return the smallest true drop that fails the gate "drop at most `margin`" on n docs with probability `power`.
 
-    `discordance` is the share of docs on which the two models differ; a drop implies at least a discordance of its
-    size. A negative margin requires an improvement, and the returned drop may then be negative too. The gate is assumed
-    to fail on the outcomes whose Tango score is so large that their probability, for a true drop equal to the margin,
-    is at most ``1 - confidence`` at this discordance and at up to three times as much; their probability under a larger
-    drop is then exact (Connor 1987, Biometrics 43, 207-211, without his normal approximation). Infinite if n docs
-    cannot show any drop.
+    `usual` is the share of docs that flip when nothing changed, half of them each way; docs that are lost by a drop are
+    added to these, so that the discordance is `usual` plus the drop. `error` is the level at which the gate fails: one
+    minus its confidence, or what a family leaves of that. The power is exact for the outcomes on which `drop_p` is at
+    most `error` (Connor 1987, Biometrics 43, 207-211, without his normal approximation); between many numbers of
+    discordant docs these are interpolated. Infinite if n docs cannot show any drop.
     """
-    error = error_of(confidence)
+    from scipy.optimize import brentq
+    from scipy.special import ndtri
+
     check_count("n", n)
     if n == 0:
         return inf
-    discordant, lost = _critical_lost(n, max(discordance, abs(margin)), margin, error)
+    fewest_lost = cache(lambda discordant: _fewest_lost(n, discordant, margin, error))
+    low = max(margin, 0.0)
+    most = 1 - usual
 
-    def seen(drop: float) -> bool:
-        return _chance(discordant, lost, n, max(discordance, abs(drop)), drop) >= power
+    def lacking(drop: float) -> float:
+        return power - _power(fewest_lost, n, usual, drop)
 
-    return _least(seen, margin, 1.0, _DROP_HALVINGS)
+    # By normal theory, to try few drops: an outcome on the edge lies z standard errors above the margin.
+    z, drop = -float(ndtri(error)) - float(ndtri(1 - power)), low
+    for _ in range(5):
+        drop = low + z * sqrt(max(usual + drop, 1 / n) / n)
+    high = min(drop, most)
+    while lacking(high) > 0:
+        if high >= most:
+            return inf
+        low, high = high, min(1.3 * high, most)
+    return float(brentq(lacking, low, high, rtol=_PRECISION, xtol=_PRECISION / n))
+
+
+def docs_to_pass(margin: float, error: float) -> int:
+    """Return the least number of docs on which the gate "drop at most `margin`" passes if none of them flips.
+
+    ``(1 - margin)**n``, the probability of this outcome at the margin, must be about `error` (the rule of three). A
+    margin of 0 or less asks for gains: the least number of docs that pass if all of them are gained.
+    """
+    n = max(ceil(log(error) / log(1 - margin if margin > 0 else (1 - margin) / 2)), 1)
+    while drop_p(0 if margin > 0 else n, 0, n, -margin) > error:
+        n += 1
+    return n
+
+
+def docs_to_pass_floor(floor: float, error: float) -> float:
+    """Return the least number of docs on which a floor passes if all of them are right; infinite for a floor of 1."""
+    if floor <= 0:
+        return 1
+    return ceil(log(error) / log(floor) - 1e-9) if floor < 1 else inf
 
 
 def floor_gap(n: int, p: float, confidence: float, power: float = 0.8) -> float:
@@ -65,46 +96,37 @@ def floor_gap(n: int, p: float, confidence: float, power: float = 0.8) -> float:
     return p - float(bdtri(fewest, n, power))
 
 
-def _critical_lost(n: int, discordance: float, margin: float, error: float) -> tuple[Ints, Ints]:
-    """Return all numbers of discordant docs, and for each the least number of lost docs that fails the gate."""
+def _fewest_lost(n: int, discordant: int, margin: float, error: float) -> int:
+    """Return the least number of lost docs among the discordant ones that fails the gate; one more if none does."""
     import numpy as np
     from scipy.special import ndtri
 
-    discordant = np.arange(n + 1)
+    @cache
+    def fails(lost: int) -> bool:
+        return lost > discordant or drop_fails(lost, discordant - lost, n, margin, error)
 
-    def critical(z: float) -> Ints:
-        return tango.fewest_gained(discordant, n, margin, z)
-
-    def kept(z: float) -> bool:
-        lost = critical(z)
-        guarded = (min(1.0, times * discordance) for times in _GUARDED)
-        return all(_chance(discordant, lost, n, share, margin) <= error for share in guarded)
-
-    z = -float(ndtri(error))
-    return discordant, critical(z if kept(z) else min(_least(kept, z, 2 * z + 2, _SCORE_HALVINGS), 2 * z + 2))
+    lost = min(int(tango.fewest_gained(np.array([discordant]), n, margin, -float(ndtri(error)))[0]), discordant + 1)
+    while not fails(lost):
+        lost += 1
+    while lost and fails(lost - 1):
+        lost -= 1
+    return lost
 
 
-def _chance(discordant: Ints, lost: Ints, n: int, discordance: float, drop: float) -> float:
-    """Return the probability of at least `lost` lost docs, for a true drop and discordance."""
+def _power(fewest_lost: Callable[[int], int], n: int, usual: float, drop: float) -> float:
+    """Return the probability to fail, with a drop beside the usual flips."""
     import numpy as np
-    from scipy.special import bdtrc
     from scipy.stats import binom
 
-    weights = binom.pmf(discordant, n, discordance)
-    likely = weights > _LEFT_OUT
-    share_lost = (1 + drop / discordance) / 2 if discordance else 0.5
-    chances = bdtrc(lost[likely] - 1, discordant[likely], min(share_lost, 1.0))
-    return float(np.dot(weights[likely], chances))
-
-
-def _least(holds: Callable[[float], bool], low: float, high: float, halvings: int) -> float:
-    """Return the least number at which a monotone condition holds; infinite if it does not hold at `high`."""
-    if not holds(high):
-        return inf
-    for _ in range(halvings):
-        middle = (low + high) / 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    discordance = usual + abs(drop)
+    first, last = (int(edge) for edge in binom.ppf((_LEFT_OUT, 1 - _LEFT_OUT), n, discordance))
+    # The same numbers serve all drops, so that most of their edges are known already.
+    known = [0]
+    while known[-1] < last:
+        known.append(known[-1] + max(1, known[-1] // 25))
+    known = [m for m, beyond in zip(known, [*known[1:], n + 1], strict=True) if beyond > first]
+    discordant = np.arange(first, last + 1)
+    # The edge lies, on average, in the middle between the last outcome that does not fail and the first one that does.
+    edges = np.interp(discordant, known, [fewest_lost(m) - 0.5 for m in known])
+    share_lost = (1 + drop / discordance) / 2
+    return float(binom.pmf(discordant, n, discordance) @ binom.sf(np.floor(edges), discordant, share_lost))

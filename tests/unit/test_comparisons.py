@@ -294,7 +294,7 @@ class TestConfidence:
         before, now = hits(38, 15, 500, 668), [*hits(0, 38), *hits(15), *hits(500, 668)]
         verdict = case.add(task(), now, before).judge("acc >= baseline - 0.02 @ 0.95")
         bounds = _stats.paired_bounds(38, 15, 1221, 0.95)
-        seen = _stats.detectable_drop(1221, 53 / 1221, 0.95, margin=0.02)
+        seen = _stats.detectable_drop(1221, 30 / 1221, 0.05, margin=0.02)
         p = _stats.drop_p(15, 38, 1221, -0.02)
         assert (verdict.outcome, 0.05 < p < 0.5) == ("inconclusive", True)
         assert verdict.sentence == (

@@ -210,23 +210,51 @@ def test_tangos_own_interval_does_not_keep_it() -> None:
     assert stats.paired_bounds(0, 0, 100, 0.95).low < -0.027
 
 
-def test_power_by_simulation() -> None:
-    drop = stats.detectable_drop(300, 0.1, 0.95, power=0.8, margin=0.01)
-    rng = np.random.default_rng(3)
-    outcomes = rng.multinomial(300, [(0.1 + drop) / 2, (0.1 - drop) / 2, 0.9], 1_500)
-    failed = cache(lambda lost, gained: stats.drop_p(lost, gained, 300, 0.01) <= 0.05)
-    share = np.mean([failed(int(lost), int(gained)) for lost, gained, _ in outcomes])
-    assert 0.74 <= share <= 0.83
+@pytest.mark.parametrize(
+    ("n", "usual", "margin", "level"),
+    [(75, 0.05, 0.02, 0.05), (75, 0.05, 0.02, 0.05 / 57), (150, 0.02, 0.0, 0.05 / 57)],
+)
+def test_a_detectable_drop_fails_in_four_of_five_runs(n: int, usual: float, margin: float, level: float) -> None:
+    """By the p-value of every outcome, beside the usual flips and at the level of a family."""
+    drop = stats.detectable_drop(n, usual, level, margin=margin)
+    discordance = usual + drop
+    most = int(binom.isf(1e-4, n, discordance))
+    fewest = list(fewest_lost(lambda lost, gained: stats.drop_p(lost, gained, n, margin), most, level))
+    m = np.arange(most + 1)
+    fails = binom.pmf(m, n, discordance) @ binom.sf(np.array(fewest) - 1, m, (1 + drop / discordance) / 2)
+    assert 0.78 <= fails <= 0.84
 
 
 def test_what_a_gate_can_see() -> None:
-    assert stats.detectable_drop(0, 0.05, 0.95) == inf
-    assert stats.detectable_drop(2, 0.05, 0.95) == inf
-    drops = [stats.detectable_drop(n, 0.05, 0.95) for n in (100, 1_221, 14_042)]
+    assert stats.detectable_drop(0, 0.05, 0.05) == inf
+    assert stats.detectable_drop(2, 0.05, 0.05) == inf
+    drops = [stats.detectable_drop(n, 0.05, 0.05) for n in (100, 1_221, 14_042)]
     assert drops == sorted(drops, reverse=True)
-    assert stats.detectable_drop(1_221, 0.05, 0.95, margin=0.02) == pytest.approx(drops[1] + 0.02, rel=0.05)
-    # Of many docs: (1.645 + .842) standard errors of the difference.
-    assert drops[2] == pytest.approx(2.486 * (0.05 / 14_042) ** 0.5, rel=0.02)
+    # Of many docs: (1.645 + .842) standard errors of the difference, with the drop's own flips.
+    assert drops[2] == pytest.approx(2.486 * ((0.05 + drops[2]) / 14_042) ** 0.5, rel=0.02)
+    assert stats.detectable_drop(1_221, 0.05, 0.05 / 57) > 1.4 * drops[1]
+
+
+@given(flips=FLIPS, margin=st.sampled_from([0.0, 0.01, 0.05, -0.02]), error=st.sampled_from([0.05, 0.0004]))
+@settings(max_examples=25, deadline=None)
+def test_a_drop_fails_if_its_p_value_is_at_most_the_error(
+    flips: tuple[int, int, int], margin: float, error: float
+) -> None:
+    assert stats.drop_fails(*flips, margin, error) == (stats.drop_p(*flips, margin) <= error)
+
+
+@pytest.mark.parametrize(("margin", "docs"), [(0.01, 299), (0.02, 149), (0.05, 59), (0.0, 5)])
+def test_fewest_docs_on_which_a_drop_can_pass(margin: float, docs: int) -> None:
+    """Of a drop without flips; without a margin, if all docs are gained."""
+    assert stats.docs_to_pass(margin, 0.05) == docs
+    gained = 0 if margin else docs
+    assert stats.paired_bounds(0, gained, docs, 0.95).low >= -margin
+    assert stats.paired_bounds(0, max(gained - 1, 0), docs - 1, 0.95).low < -margin
+
+
+def test_fewest_docs_on_which_a_floor_can_pass() -> None:
+    assert [stats.docs_to_pass_floor(floor, 0.05) for floor in (0.0, 0.5, 0.98, 1.0)] == [1, 5, 149, inf]
+    assert stats.exact_bounds(149, 149, 0.95).low >= 0.98 > stats.exact_bounds(148, 148, 0.95).low
 
 
 def test_flips_that_are_none() -> None:
