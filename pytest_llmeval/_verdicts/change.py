@@ -192,8 +192,8 @@ def _visible(gate: Gate, change: Change, seen: PairedEstimate) -> float | None:
     if seen.now.clusters is not None:
         return None
     margin = -seen.margin(change) if change.operator.startswith(">") else seen.margin(change)
-    # A drop adds flips one way, so twice the lesser count flips anyway. At least one doc: observing no flip does not show
-    # that flips are impossible.
+    # A drop adds flips one way, so twice the lesser count flips anyway. At least one doc: to observe no flip does not
+    # show that flips are impossible.
     usual = max(2 * min(flips.down, flips.up), 1) / flips.n
     return _stats.detectable_drop(flips.n, usual, 1 - gate.confidence, margin=max(margin, 0.0))
 
