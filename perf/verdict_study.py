@@ -16,14 +16,21 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
 from functools import cache
+from math import log
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.optimize import minimize_scalar
 from scipy.special import ndtri
 from scipy.stats import binom
 from scipy.stats import binomtest
 
 from pytest_llmeval import _stats as stats
+from pytest_llmeval._stats import Crossing
+from pytest_llmeval._stats import threshold_for
+from pytest_llmeval._stats.crossing import STAKES
+from pytest_llmeval._stats.crossing import log_capital
 from pytest_llmeval._stats.gaffke import tail
 from pytest_llmeval._stats.means import Totals
 from pytest_llmeval._stats.paired import _Test
@@ -485,8 +492,13 @@ def early_errors(times: int) -> None:
             missing = [ever(rng.permutation(whole), missed, low, total)[0] for _ in range(times)]
             above, below = np.mean(population, axis=0)
             cells = (float(below), float(above), float(np.mean(reaching)), float(np.mean(missing)))
-            rows.append((f"{total:,}", name, *map(rate, cells)))
+            calibrated = ["-", "-"]
+            if low == 0:
+                crossings = [Crossing.of(p, total, threshold_for(p, total, ALPHA)) for p in (1 - limit, limit)]
+                calibrated = [rate(crossing.reached) for crossing in crossings]
+            rows.append((f"{total:,}", name, *map(rate, cells), *calibrated))
     head = ("docs", "gate", "population: fail, edge", "pass, edge", "data set: fail, reached", "pass, missed")
+    head += ("calibrated, exact: fail, edge", "pass, edge")
     table(f"Wrong verdicts under a look after every doc, % of {times:,} runs", head, rows)
 
 
@@ -495,6 +507,105 @@ def ever(values: Floats, limit: float, low: float, total: int | None) -> tuple[b
     test = stats.MeanTest(limit, ALPHA, low=low, total=total)
     test.update(values[:-1])
     return test.above, test.below
+
+
+#: Cases of early stopping: name, docs, limit, lowest value, and the chances of a doc's values from lowest to 1.
+EarlyCase = tuple[str, int, float, float, tuple[float, ...]]
+EARLY: tuple[EarlyCase, ...] = (
+    ("floor .35, truth .50", 1_221, 0.35, 0.0, (0.5, 0.5)),
+    ("floor .35, truth .25", 1_221, 0.35, 0.0, (0.75, 0.25)),
+    ("floor .90, truth .95", 1_221, 0.90, 0.0, (0.05, 0.95)),
+    ("floor .35, truth .50", 14_042, 0.35, 0.0, (0.5, 0.5)),
+    ("floor .90, truth .95", 14_042, 0.90, 0.0, (0.05, 0.95)),
+    ("drop .02, no change, 5 %", 14_042, -0.02, -1.0, (0.025, 0.95, 0.025)),
+    ("drop .02, no change, 2 %", 14_042, -0.02, -1.0, (0.01, 0.98, 0.01)),
+    ("drop .02, truth .06, 10 %", 14_042, -0.02, -1.0, (0.08, 0.90, 0.02)),
+    ("drop .01, no change, 5 %", 14_042, -0.01, -1.0, (0.025, 0.95, 0.025)),
+    ("drop 0, truth .03, 6 %", 14_042, 0.0, -1.0, (0.045, 0.94, 0.015)),
+)
+EIGHT_STAKES = tuple(0.9 / 1.9**power for power in range(8))
+
+
+def early_docs(times: int) -> None:
+    rows = []
+    for name, docs, limit, low, chances in EARLY:
+        values = np.linspace(low, 1.0, len(chances))
+        above = float(np.dot(values, chances)) > limit
+        gains = [values - limit, limit - values][not above]
+        null = limit if above else 1 - limit
+        ville = -log(ALPHA / 2)
+        ways = [(EIGHT_STAKES, ville), (STAKES, ville)]
+        if low == 0:
+            ways.append((STAKES, threshold_for(null, docs, ALPHA / 2)))
+        used: list[list[int]] = [[] for _ in ways]
+        for i in range(times):
+            drawn = np.random.default_rng(i).choice(gains, docs, p=chances)
+            for (stakes, threshold), found in zip(ways, used, strict=True):
+                bets = np.array(stakes)[:, None] / -gains.min()
+                capital = np.logaddexp.reduce(np.cumsum(np.log1p(bets * drawn), axis=1), axis=0) - log(len(stakes))
+                reached = capital >= threshold
+                found.append(int(reached.argmax()) + 1 if reached.any() else docs)
+        means = [float(np.mean(found)) for found in used]
+        limits = [log(1 / alpha) / information(chances, values, limit) for alpha in (ALPHA / 2, ALPHA)]
+        saved = f"{100 * (1 - means[-1] / means[0]):.0f}"
+        cells = [f"{mean:,.0f}" for mean in means] + ["-"] * (3 - len(means))
+        rows.append((name, f"{docs:,}", *cells, saved, *(f"{limit:,.0f}" for limit in limits)))
+    head = ("case", "docs", "eight stakes, Ville", "five stakes, Ville", "five, calibrated", "saved, %")
+    table(f"Docs to a verdict at an error of .025, mean of {times:,} runs", (*head, "Wald .025", "Wald .05"), rows)
+
+
+def information(chances: Sequence[float], values: Floats, limit: float) -> float:
+    """Return the least Kullback-Leibler divergence of a doc's distribution from one with the mean `limit`.
+
+    No test of error alpha needs fewer docs than ``log(1 / alpha)`` divided by it, on average (Wald 1945, Ann. Math.
+    Statist. 16, 117-186). It is the greatest expected logarithm of one plus a bet on the distance from the limit.
+    """
+    gains = values - limit
+    most, least = -0.999999 / gains.min(), -0.999999 / gains.max()
+
+    def lost(bet: float) -> float:
+        return -float(np.dot(chances, np.log1p(bet * gains)))
+
+    return -float(minimize_scalar(lost, bounds=(least, most), method="bounded", options={"xatol": 1e-10}).fun)
+
+
+def early_split(times: int) -> None:
+    """The error of early looks and of the last doc together is exact, and so is the power: nothing is drawn."""
+    del times
+    rows = []
+    for docs in SIZES[:2]:
+        for floor in (0.35, 0.65, 0.9):
+            least = int(binom.isf(ALPHA, docs, floor)) + 1
+            # The fixed test passes in 80 % of runs at the first truth; the other one is three times as far.
+            seen = brentq(lambda p, least=least, docs=docs: binom.sf(least - 1, docs, p) - 0.8, floor, 1)
+            clear = min(floor + 3 * (seen - floor), (1 + floor) / 2)
+            for split in (0.5, 0.35, 0.2, 0.1):
+                threshold = threshold_for(floor, docs, ALPHA * split)
+                crossing = Crossing.of(floor, docs, threshold)
+                left = crossing.error_left(ALPHA)
+                early, _, late = at_truth(floor, docs, threshold, left, floor)
+                power = at_truth(floor, docs, threshold, left, seen)
+                needed = at_truth(floor, docs, threshold, left, clear)[1]
+                cells = (rate(early), rate(early + late), f"{left:.4f}", rate(power[0] + power[2]), f"{needed:.0f}")
+                rows.append((f"{docs:,}", floor, split, *cells))
+    head = ("docs", "floor", "split", "early error", "error with the last doc", "last doc judged at")
+    table("The split of an error of 5 %, exact", (*head, "power (fixed test 80)", "docs, clear pass"), rows)
+
+
+def at_truth(floor: float, docs: int, threshold: float, left: float, truth: float) -> tuple[float, float, float]:
+    """Return the chance of an early pass, the mean number of docs, and the chance of a pass at the last doc alone."""
+    passing = int(binom.isf(left, docs, floor)) + 1
+    right, chances = np.arange(docs + 2), np.zeros(docs + 2)
+    chances[0], early, needed = 1.0, 0.0, 0.0
+    for seen in range(1, docs + 1):
+        needed += chances.sum()
+        following = chances * (1 - truth)
+        following[1:] += chances[:-1] * truth
+        reached = log_capital(floor, right[: seen + 1], np.array(seen)) >= threshold
+        early += following[: seen + 1][reached].sum()
+        following[: seen + 1][reached] = 0
+        chances = following
+    return float(early), float(needed), float(chances[passing:].sum())
 
 
 def main() -> None:
@@ -515,6 +626,8 @@ def main() -> None:
         (family_errors, some),
         (early_stopping, few),
         (early_errors, some),
+        (early_docs, few),
+        (early_split, few),
     ):
         if asked.studies and study.__name__ not in asked.studies:
             continue
