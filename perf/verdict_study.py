@@ -569,6 +569,38 @@ def information(chances: Sequence[float], values: Floats, limit: float) -> float
     return -float(minimize_scalar(lost, bounds=(least, most), method="bounded", options={"xatol": 1e-10}).fun)
 
 
+def early_controls(times: int) -> None:
+    rows = []
+    for docs, before, floor in ((1_838, 0.68, 0.6), (1_838, 0.68, 0.65), (14_042, 0.48, 0.45), (1_221, 0.35, 0.25)):
+        for discordance in (0.0, 0.05, 0.10, 2 * before * (1 - before)):
+            used, wrong = ([], []), ([], [])
+            for i in range(times):
+                rng = np.random.default_rng(i)
+                old = (rng.random(docs) < before).astype(float)
+                # On average as many docs are gained as lost; the last case is a model that knows nothing of the other.
+                chances = np.where(old == 1, discordance / (2 * before), discordance / (2 * (1 - before)))
+                new = np.where(rng.random(docs) < chances, 1 - old, old)
+                for controlled in (False, True):
+                    mean, controls = (float(old.mean()), old) if controlled else (None, np.zeros(0))
+                    test = stats.MeanTest(floor, ALPHA, total=docs, control=mean)
+                    test.update(new, controls)
+                    used[controlled].append(test.decided_after or docs)
+                    # The data set misses this limit by half a doc.
+                    edge = stats.MeanTest(float(new.mean()) + 0.5 / docs, ALPHA, total=docs, control=mean)
+                    edge.update(new[:-1], controls[:-1])
+                    wrong[controlled].append(edge.above)
+            alone, beside = (float(np.mean(found)) for found in used)
+            errors = [rate(float(np.mean(found))) for found in wrong]
+            cells = (f"{alone:,.0f}", f"{beside:,.0f}", f"{alone / beside:.1f}", *errors)
+            rows.append((f"{docs:,}", before, floor, f"{discordance:.0%}", *cells))
+    head = ("docs", "baseline", "floor", "flips", "docs alone", "beside the baseline", "times fewer")
+    table(
+        f"Floors on the data set, with the baseline as control, {times:,} runs",
+        (*head, "alone: pass, missed", "beside: pass, missed"),
+        rows,
+    )
+
+
 def early_split(times: int) -> None:
     """The error of early looks and of the last doc together is exact, and so is the power: nothing is drawn."""
     del times
@@ -627,6 +659,7 @@ def main() -> None:
         (early_stopping, few),
         (early_errors, some),
         (early_docs, few),
+        (early_controls, few),
         (early_split, few),
     ):
         if asked.studies and study.__name__ not in asked.studies:

@@ -9,7 +9,9 @@ first one without a result, so that the sequential tests of `_stats.MeanTest` ar
   calibrated to the number of docs, and the last doc is judged at exactly the error that they leave (`Crossing`).
 - A gate with ``scope: dataset``, or without a confidence, is a statement on all selected docs: they are drawn without
   replacement, and the result is certain at the last doc. Without a confidence the error is that of ini
-  `llmeval_stop_confidence`; at 1 a gate is proven only once the other docs cannot change its outcome.
+  `llmeval_stop_confidence`; at 1 a gate is proven only once the other docs cannot change its outcome. Floors among
+  them also bet on the differences from the scores in a baseline that has all docs: its mean over all docs is known. On
+  the population they do not: its mean is unknown for the baseline too.
 - Some docs decide the gate at once: a doc with an error or NaN, a must-stay-right doc that became wrong, a doc without
   a partner in the baseline or with another prompt there.
 
@@ -28,6 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace
 from itertools import takewhile
+from math import fsum
 from typing import Literal
 
 from pytest_llmeval._gates import Gate
@@ -48,6 +51,7 @@ from pytest_llmeval._verdicts.sentence import percent_text
 from pytest_llmeval._verdicts.series import DocPlace
 from pytest_llmeval._verdicts.series import MeanQuestion
 from pytest_llmeval._verdicts.series import Scores
+from pytest_llmeval._verdicts.series import controls_of
 from pytest_llmeval._verdicts.series import numbers_of_docs
 from pytest_llmeval._verdicts.series import questions_of
 from pytest_llmeval._verdicts.series import scores_of
@@ -61,7 +65,7 @@ class Proof:
     """An outcome that was proven after `after` of the `of` selected docs.
 
     `confidence` None: the outcome is certain, whatever the scores of the other docs are. `judged`: the usual judgement
-    of the docs so far is the verdict and states the reason.
+    of the docs so far is the verdict and states the reason. `controlled`: the scores in the baseline were used.
     """
 
     outcome: Literal["passed", "failed"]
@@ -69,12 +73,14 @@ class Proof:
     of: int
     confidence: float | None = None
     judged: bool = False
+    controlled: bool = False
 
     def __str__(self) -> str:
         docs = f"after {self.after:,} of {self.of:,} docs"
         if self.confidence is None:
             return f"certain {docs}"
-        return f"proven {docs} at {percent_text(self.confidence)}"
+        control = ", with the baseline's scores of all docs as control" if self.controlled else ""
+        return f"proven {docs} at {percent_text(self.confidence)}{control}"
 
 
 def asks_of_data_set(gate: Gate) -> bool:
@@ -232,12 +238,21 @@ def _counts_right(gate: Gate, data: GateData) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Controls:
+    """The numbers of the docs seen by their scores in the baseline, and the mean of these over all docs."""
+
+    numbers: Sequence[float]
+    mean: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Look:
     """The outcome of one test after `after` docs, None if undecided, and the number of docs that made it certain."""
 
     outcome: Literal["passed", "failed"] | None
     after: int = 0
     certain_after: int | None = None
+    controlled: bool = False
 
 
 def _look(
@@ -254,12 +269,16 @@ def _look(
         return _Look(None)
     total = len(order) if asks_of_data_set(gate) else None
     most = len(order) if total is None and _counts_right(gate, data) else None
+    controls = None if total is None or gate.compares else controls_of(gate, question, scores, data, order)
+    beside = None
+    if controls is not None:
+        beside = Controls([controls[place] for place in first], fsum(controls.values()) / len(controls))
     share = len(gate.bounds) or 1
     above, below = (errors.passing, errors.failing) if question.passes_above else (errors.failing, errors.passing)
     certain = None if total is None else _tested(question, numbers, 0.0, total)
     tests = {
-        True: _tested(question, numbers, above / (share if not question.passes_above else 1), total, most),
-        False: _tested(question, numbers, below / (share if question.passes_above else 1), total, most),
+        True: _tested(question, numbers, above / (share if not question.passes_above else 1), total, most, beside),
+        False: _tested(question, numbers, below / (share if question.passes_above else 1), total, most, beside),
     }
     found = [
         (test.decided_after, side)
@@ -270,17 +289,23 @@ def _look(
         return _Look(None)
     after, side = min(found)
     outcome: Literal["passed", "failed"] = "passed" if side is question.passes_above else "failed"
-    return _Look(outcome, after, certain.decided_after if certain else None)
+    return _Look(outcome, after, certain.decided_after if certain else None, beside is not None)
 
 
 def _tested(
-    question: MeanQuestion, numbers: Iterable[float], alpha: float, total: int | None, most: int | None = None
+    question: MeanQuestion,
+    numbers: Iterable[float],
+    alpha: float,
+    total: int | None,
+    most: int | None = None,
+    controls: Controls | None = None,
 ) -> MeanTest | None:
     """Return the test of the numbers; None for an error of 0 without a `total`, where nothing can become certain."""
     if alpha <= 0 and total is None:
         return None
-    test = MeanTest(question.limit, alpha, low=question.low, high=question.high, total=total, most=most)
-    test.update(numbers)
+    mean, beside = (None, ()) if controls is None else (controls.mean, controls.numbers)
+    test = MeanTest(question.limit, alpha, low=question.low, high=question.high, total=total, most=most, control=mean)
+    test.update(numbers, beside)
     return test
 
 
@@ -292,7 +317,10 @@ def _together(looks: Sequence[_Look], of: int, confidence: float) -> Proof | Non
     deciding = min(failed, key=lambda look: look.after) if failed else max(looks, key=lambda look: look.after)
     resting_on = [deciding] if failed else looks
     is_certain = all(look.certain_after is not None and look.certain_after <= deciding.after for look in resting_on)
-    return Proof("failed" if failed else "passed", deciding.after, of, None if is_certain else confidence)
+    outcome: Literal["passed", "failed"] = "failed" if failed else "passed"
+    if is_certain:
+        return Proof(outcome, deciding.after, of)
+    return Proof(outcome, deciding.after, of, confidence, controlled=deciding.controlled)
 
 
 def _cannot_compare(data: GateData) -> bool:

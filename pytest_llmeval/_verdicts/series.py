@@ -102,6 +102,27 @@ def numbers_of_docs(
     return numbers
 
 
+def controls_of(
+    gate: Gate, question: MeanQuestion, scores: Scores, data: GateData, order: Sequence[DocPlace]
+) -> dict[DocPlace, float] | None:
+    """Return the number of each doc by its score in the baseline; None unless the baseline has all docs of `order`.
+
+    These numbers are known before the run, and so is their mean: tests may use them whatever they are, also where a
+    doc of this number had another prompt then.
+    """
+    places, found = set(order), dict[DocPlace, float]()
+    for one in data.tasks:
+        if one.comparison is None or one.comparison.record is None:
+            return None
+        filters = [spec.name for spec in one.task.filters]
+        before = [entry.as_result(filters) for entry in one.comparison.record.entries]
+        mean, name = scores.means[one.task.name], one.task.name
+        found |= _values(mean, scores.filter, gate.metric, name, before, places)
+    if len(found) < len(places) or not all(scores.low <= number <= scores.high for number in found.values()):
+        return None
+    return {place: question.sign * scores.weights[place[0]] * found[place] for place in order}
+
+
 def _bounded_mean(task: Task, name: str) -> DocMean | None:
     """Return the metric as a mean of doc scores whose range is known beforehand; None if it is not one."""
     metric = metric_of(task, name)

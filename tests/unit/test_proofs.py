@@ -231,6 +231,29 @@ class TestAgainstABaseline:
         assert stream.whole("acc >= baseline - 0.5").outcome == "failed"
 
 
+class TestAFloorBesideABaseline:
+    """A data set of 200 docs of which 120 were right: no change is worth .1 of the 1 that a doc can move."""
+
+    def stream(self, folder: Path, recorded: int = 200) -> Stream:
+        scores = [float(doc % 5 < 3) for doc in range(200)]
+        return Stream(folder).add(task(), scores, scores[:recorded])
+
+    @pytest.mark.parametrize("gate", ["acc >= 0.4", floor(min=0.4, scope="dataset")])
+    def test_its_scores_are_a_control(self, tmp_path: Path, gate: Any) -> None:
+        alone, beside = Stream().add(task(), [float(doc % 5 < 3) for doc in range(200)]), self.stream(tmp_path)
+        controlled = beside.proof(gate)
+        assert controlled.after < alone.proof(gate).after
+        assert str(controlled).endswith(" of 200 docs at 95 %, with the baseline's scores of all docs as control")
+        assert "control" not in str(alone.proof(gate))
+
+    def test_not_on_the_population_nor_with_a_part_of_the_docs(self, tmp_path: Path) -> None:
+        assert not self.stream(tmp_path).proof(floor(min=0.4)).controlled
+        assert not self.stream(tmp_path / "part", recorded=199).proof("acc >= 0.4").controlled
+
+    def test_certain_is_certain_without_it(self, tmp_path: Path) -> None:
+        assert self.stream(tmp_path).proof("acc >= 0.4", stop=CERTAIN) == Proof("passed", 132, 200)
+
+
 class TestDocsThatMustStayRight:
     def test_the_first_loss_decides(self, tmp_path: Path) -> None:
         stream = Stream(tmp_path).add(task(), [1.0] * 7 + [0.0] + [1.0] * 92, [1.0] * 100)

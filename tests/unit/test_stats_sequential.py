@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from itertools import product
 from math import log
 
@@ -205,3 +206,55 @@ class TestCalibration:
                 MeanTest(0.5, 0.05, most=3).update(values)
         with pytest.raises(ValueError, match="invalid test"):
             MeanTest(0.5, 0.05, most=3, total=3)
+
+
+class TestControls:
+    """Bets on the differences from numbers that all docs have beforehand."""
+
+    @given(RIGHT, st.data())
+    @settings(deadline=None, max_examples=60)
+    def test_the_mean_decides_at_the_last_doc_whatever_they_are(self, right: list[int], data: st.DataObject) -> None:
+        docs = len(right)
+        controls = data.draw(st.lists(st.sampled_from([0.0, 0.3, 1.0]), min_size=docs, max_size=docs))
+        test = MeanTest(0.6, 0.05, total=docs, control=sum(controls) / docs)
+        for score, control in zip(right, controls, strict=True):
+            test.update([score], [control])
+        assert test.above == (sum(right) >= 0.6 * docs - 1e-9)
+
+    @pytest.mark.parametrize("agreeing", ["alike", "unlike"])
+    def test_every_order_of_few_docs(self, agreeing: str) -> None:
+        """A floor just missed, or just reached, is judged wrongly in at most a fifth of all orders of nine docs."""
+        scores = [1, 1, 1, 1, 1, 0, 0, 0, 0]
+        controls = [1, 1, 1, 1, 0, 0, 0, 0, 0] if agreeing == "alike" else [0, 0, 1, 0, 0, 1, 1, 1, 0]
+        kinds = sorted(zip(scores, controls, strict=True))
+        orders = set(permutations(kinds[:2] + kinds[-3:])) if agreeing == "unlike" else set(permutations(kinds[1:8]))
+        for limit, wrong in ((0.5, "below"), (0.6, "above")):
+            errors = 0
+            for order in orders:
+                now, before = zip(*order, strict=True)
+                mean = sum(now) / len(now)
+                edge = mean if wrong == "below" else mean + 0.5 / len(now)
+                test = MeanTest(edge, 0.2, total=len(now), control=sum(before) / len(now))
+                test.update(now[:-1], before[:-1])
+                errors += getattr(test, wrong)
+            assert errors <= 0.2 * len(orders), limit
+
+    def test_a_model_like_the_baseline_needs_fewer_docs(self) -> None:
+        rng = np.random.default_rng(0)
+        before = (rng.random(1_000) < 0.6).astype(float)
+        now = np.where(rng.random(1_000) < 0.04, 1 - before, before)
+        needed = {}
+        for control in (None, float(before.mean())):
+            test = MeanTest(0.5, 0.05, total=1_000, control=control)
+            test.update(now, () if control is None else before)
+            assert test.above
+            needed[control is None] = test.decided_after or 0
+        assert needed == {True: 370, False: 57}
+
+    def test_values_that_do_not_fit(self) -> None:
+        with pytest.raises(ValueError, match="expected a control for each value if the test has them, got 1"):
+            MeanTest(0.5, 0.05, total=3, control=0.5).update([1.0, 1.0], [1.0])
+        with pytest.raises(ValueError, match="expected a control for each value"):
+            MeanTest(0.5, 0.05, total=3).update([1.0], [1.0])
+        with pytest.raises(ValueError, match="invalid test"):
+            MeanTest(0.5, 0.05, control=0.5)
