@@ -59,6 +59,9 @@ class Running:
         elif problem:
             raise pytest.UsageError(problem)
 
+    def pytest_report_collectionfinish(self, config: pytest.Config) -> list[str]:
+        return [] if self.on_worker or config.get_verbosity() < 0 else listing.gate_prospects(self.session)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         return listing.show_instead_of_running(self.session, session.items)

@@ -1,4 +1,4 @@
-"""``--llmeval-list`` and ``--llmeval-show``: show what was collected, run nothing."""
+"""``--llmeval-list`` and ``--llmeval-show``: show what was collected, run nothing. And what gates could show."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pytest_llmeval._session.items import doc_of
 from pytest_llmeval._session.options import value_of
 from pytest_llmeval._session.session import Session
 from pytest_llmeval._task import Group
+from pytest_llmeval._verdicts import Planned
+from pytest_llmeval._verdicts import prospects
 
 
 def show_instead_of_running(session: Session, items: Iterable[pytest.Item]) -> bool | None:
@@ -30,6 +32,23 @@ def show_instead_of_running(session: Session, items: Iterable[pytest.Item]) -> b
         for line in lines:
             reporter.write_line(line)
     return True
+
+
+def gate_prospects(session: Session) -> list[str]:
+    """Return what the selected gates could show: the same for all models, so of the first one."""
+    run = next((run for run in session.selection.runs.values() if run.gates), None)
+    if run is None:
+        return []
+    planned = [
+        Planned(
+            str(one) if isinstance(one.owner, Group) else f"{one} of {one.owner.name}",
+            one.gate,
+            session.evaluation.asked(one.owner.name),
+            max(1, len(run.family(one.gate))),
+        )
+        for one in run.gates.values()
+    ]
+    return [f"llmeval: {line}" for line in prospects(planned)]
 
 
 def _listing(session: Session) -> Iterator[str]:

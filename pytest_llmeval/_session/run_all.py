@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TypeAlias
 
 from pytest_llmeval._errors import LLMEvalError
@@ -117,7 +118,8 @@ class RunAll:
 
         def judged() -> Verdict:
             missing = run.missing(owner)
-            data = None if missing else self._data(run, owner)
+            members = max(1, len(run.family(gate)))
+            data = None if missing else replace(self._data(run, owner), members=members)
             return judge(gate, run.summary(owner), missing=missing, data=data)
 
         return run.computed(owner, ("verdict", owner.name, gate.id), judged)

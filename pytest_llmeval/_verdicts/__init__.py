@@ -20,6 +20,8 @@ from pytest_llmeval._verdicts.judging import judge
 from pytest_llmeval._verdicts.noise import Noise
 from pytest_llmeval._verdicts.noise import noise_floor
 from pytest_llmeval._verdicts.observed import holds
+from pytest_llmeval._verdicts.prospect import Planned
+from pytest_llmeval._verdicts.prospect import prospects
 from pytest_llmeval._verdicts.samples import NOT_RANDOM
 from pytest_llmeval._verdicts.sequential import Proof
 from pytest_llmeval._verdicts.sequential import asks_of_data_set
@@ -44,6 +46,7 @@ __all__ = [
     "Member",
     "Noise",
     "Outcome",
+    "Planned",
     "Proof",
     "TaskData",
     "Verdict",
@@ -58,5 +61,6 @@ __all__ = [
     "judge",
     "noise_floor",
     "proof_of",
+    "prospects",
     "verdict_of_proof",
 ]

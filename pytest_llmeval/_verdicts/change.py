@@ -4,7 +4,7 @@
       change    between -0.8388 and -0.6652 (each bound holds at 95 %)
       docs      75 docs compared: 57 lost, 0 gained
       noise     p < 0.0001 for a fall beyond 0.02
-      power     a true fall of 0.2661 would fail this gate in 80 % of runs
+      power     a true fall of 0.1077 would fail this gate in 80 % of runs
 
 Both bounds of the change are one-sided, at the gate's confidence (.95 where it has none), and p is the one-sided
 p-value of the gate's own limit, so that both agree with the outcome. `power` states the smallest true loss that fails
@@ -63,10 +63,12 @@ def judge_change(
     seen: PairedEstimate,
     draw: Draw,
     settled: PairedEstimate | None = None,
+    members: int = 1,
 ) -> Verdict:
     """Return the verdict on the change of a value, without its family.
 
     `settled` is the estimate without flips that may be noise; a gate that fails only because of these is inconclusive.
+    The visible loss is that of one gate among `members`.
     """
     verdict = Verdict("failed", headline_of_change(gate, change, summary, seen), numbers_of_values(summary, seen))
     if not (math.isfinite(seen.old) and math.isfinite(seen.new)):
@@ -88,7 +90,7 @@ def judge_change(
         outcome = decide(interval, condition)
         if outcome == "failed" and settled and (other := settled.estimate(gate.scope, draw)):
             excused = decide(other.bounds(confidence), condition) != "failed"
-    evidence = Evidence(interval and seen.on_scale(interval), visible=_visible(gate, change, seen))
+    evidence = Evidence(interval and seen.on_scale(interval), visible=_visible(gate, change, seen, members))
     if estimate is not None:
         worse = None if outcome == "passed" else p_worse(estimate, condition)[0]
         better = None if outcome == "failed" else p_better(estimate, condition)
@@ -104,7 +106,7 @@ def judge_change(
         _docs(summary, seen),
         fact("noise", _chance(change, outcome, evidence, seen, observed=observed, excused=excused)),
         fact("range", interval and _assumed(seen)),
-        fact("power", _visible_text(seen, evidence.visible)),
+        fact("power", _visible_text(seen, evidence.visible, members)),
         fact("needs", interval and docs_needed(outcome, gate, seen.difference, [seen.margin(change)], interval, draw)),
         fact("certain", whole and "the whole data set was run, so this is certain"),
         fact("limit", gate.confidence is None and _in_stderrs(change, seen)),
@@ -183,8 +185,11 @@ def _assumed(seen: PairedEstimate) -> str | None:
     return f"assuming that a doc's score changes by at most {size}" if most else None
 
 
-def _visible(gate: Gate, change: Change, seen: PairedEstimate) -> float | None:
-    """Return the smallest true loss that fails the gate in 80 % of runs; None if scores are not 0 and 1."""
+def _visible(gate: Gate, change: Change, seen: PairedEstimate, members: int) -> float | None:
+    """Return the smallest true loss that fails the gate in 80 % of runs; None if scores are not 0 and 1.
+
+    Among several gates it must fail at the first of Holm's levels, the least one.
+    """
     flips = seen.flips
     holds_losses = change.operator.startswith("<") is seen.worse_is_up
     if flips is None or not holds_losses or gate.confidence is None or gate.scope == "dataset" or seen.now is None:
@@ -195,16 +200,17 @@ def _visible(gate: Gate, change: Change, seen: PairedEstimate) -> float | None:
     # A drop adds flips one way, so twice the lesser count flips anyway. At least one doc: to observe no flip does not
     # show that flips are impossible.
     usual = max(2 * min(flips.down, flips.up), 1) / flips.n
-    return _stats.detectable_drop(flips.n, usual, 1 - gate.confidence, margin=max(margin, 0.0))
+    return _stats.detectable_drop(flips.n, usual, (1 - gate.confidence) / members, margin=max(margin, 0.0))
 
 
-def _visible_text(seen: PairedEstimate, visible: float | None) -> str | None:
+def _visible_text(seen: PairedEstimate, visible: float | None, members: int) -> str | None:
     if visible is None:
         return None
     word = "rise" if seen.worse_is_up else "fall"
     if not math.isfinite(visible):
         return f"too few docs to detect any {word}"
-    return f"a true {word} of {number_text(visible)} would fail this gate in 80 % of runs"
+    family = f", if no other of its {members} gates failed" if members > 1 else ""
+    return f"a true {word} of {number_text(visible)} would fail this gate in 80 % of runs{family}"
 
 
 def _in_stderrs(change: Change, seen: PairedEstimate) -> str | None:

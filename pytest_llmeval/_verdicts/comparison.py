@@ -44,7 +44,7 @@ def judge_comparison(gate: Gate, change: Change, summary: Summary, value: Metric
         return Verdict("failed", headline, numbers_of_values(summary, seen)).adding(Fact("reason", no_floor))
     noise = noise_flips(directed(gate, value), data.noise, paired.before, paired.now)
     settled = seen.without(noise, data) if noise is not None and noise.may_excuse and of_many else None
-    verdict = judge_change(gate, change, summary, seen, data.draw, settled)
+    verdict = judge_change(gate, change, summary, seen, data.draw, settled, members=data.members)
     more: dict[str, float | int] = {}
     if settled is not None:
         more["difference_without_ties"] = settled.difference

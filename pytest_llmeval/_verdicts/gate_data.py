@@ -67,7 +67,8 @@ class GateData:
 
     `baseline` is the name that the user gave, empty if none. `ignore_unpaired`: docs that only the run or only the
     baseline has are left out of comparisons instead of failing them. `noise` holds the measured noise of each task, if
-    ``--llmeval-noise`` is given. Paths of task files are shown relative to `root`.
+    ``--llmeval-noise`` is given. Paths of task files are shown relative to `root`. `members` counts the gates of the
+    family that the judged gate belongs to.
     """
 
     owner: Task | Group
@@ -77,6 +78,7 @@ class GateData:
     ignore_unpaired: bool = False
     noise: Mapping[str, Noise] = NOTHING
     root: Path | None = None
+    members: int = 1
 
     @property
     def draw(self) -> Draw:

@@ -299,6 +299,13 @@ class TestComparing:
             ]
         )
         assert run.ret == 0
+        before = suite2.run(BASELINE, rule, "-k", "rule", "--collect-only")
+        before.stdout.fnmatch_lines(
+            [
+                "llmeval: acc >= baseline - 0.3 at 95 % confidence: no fall on 10 docs would fail in 80 % of runs, if "
+                "5 % of the docs flip anyway (a guess), and no other of its 2 gates fails"
+            ]
+        )
         alone = suite2.run(BASELINE, rule, "-k", "rule and trees")
         alone.stdout.fnmatch_lines(["gate failed: *trees.yaml::gate[[]rule[]]: *7 lost*"])
         suite2.doubt(birds=range(10), trees=range(7))
