@@ -7,6 +7,9 @@ that follows the number of right ones until the threshold is reached (the sample
 Armitage, McPherson and Rowe 1969, J. R. Stat. Soc. A 132, 235-244). It is greatest if each doc is right with exactly
 the probability `limit` of the hypothesis, because the capital grows with every doc that is right instead of wrong. A
 lower threshold therefore has the same error, and the last doc may be judged at the error that early decisions leave.
+
+The error of a comparison also depends on how many docs flip. The recursion would need the worst such number, which is
+not known and seems to be the greatest (`perf/verdict_study.py early_flips`): comparisons keep Ville's bound.
 """
 
 from __future__ import annotations

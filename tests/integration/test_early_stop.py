@@ -246,6 +246,19 @@ class TestBaselines:
         worse = run(pytester, "-m", "llmeval_gate", *options, "--llmeval-fail-on", "t.acc >= baseline - 0.1 @ 0.95")
         assert (worse.ret, counted()["t"] < 100) == (1, True)
 
+    def test_a_floor_needs_fewer_docs_beside_it(
+        self, pytester: pytest.Pytester, write_task: WriteTask, counted: Any
+    ) -> None:
+        write_task("t", labels(400, 0.8), gates="acc >= 0.7")
+        options = ("--llmeval-baseline", "main")
+        assert pytester.runpytest("tasks", "-q", *options, "--llmeval-update-baseline").ret == 0
+        counted()
+        assert run(pytester, "-m", "llmeval_gate").ret == 0
+        alone = counted()["t"]
+        result = run(pytester, "-m", "llmeval_gate", *options)
+        assert (result.ret, counted()["t"] < alone) == (0, True)
+        result.stdout.fnmatch_lines(["*of 400 docs at 95 %, with the baseline's scores of all docs as control"])
+
     def test_none_is_written(self, pytester: pytest.Pytester, write_task: WriteTask, counted: Any) -> None:
         write_task("t", labels(40, 0.8))
         result = run(pytester, "--llmeval-baseline", "main", "--llmeval-update-baseline")
