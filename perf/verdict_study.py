@@ -27,6 +27,7 @@ from scipy.stats import binom
 from scipy.stats import binomtest
 
 from pytest_llmeval import _stats as stats
+from pytest_llmeval._scoring import AGGREGATIONS
 from pytest_llmeval._stats import Crossing
 from pytest_llmeval._stats import threshold_for
 from pytest_llmeval._stats.crossing import STAKES
@@ -38,6 +39,13 @@ from pytest_llmeval._stats.signflip import flip_p
 from pytest_llmeval._stats.tango import fewest_gained
 from pytest_llmeval._stats.tango import score
 from pytest_llmeval._stats.tango import score_limit
+from pytest_llmeval._task import Metric
+from pytest_llmeval._task import ScoreRange
+from pytest_llmeval._verdicts.estimate import decide
+from pytest_llmeval._verdicts.estimate import estimate_of
+from pytest_llmeval._verdicts.samples import Column
+from pytest_llmeval._verdicts.samples import Draw
+from pytest_llmeval._verdicts.samples import sample_of
 
 
 Floats = NDArray[np.float64]
@@ -392,6 +400,82 @@ def clustered_errors(times: int) -> None:
     table(f"Wrong verdicts on the edge with docs in clusters, % of {times:,} evaluations", head, rows)
 
 
+def part_errors(times: int) -> None:
+    rows = []
+    rare = ("1 % about .95, else 0", lambda rng, n: (rng.random(n) < 0.01) * rng.uniform(0.9, 1, n))
+    for share in (0.5, 0.85, 0.92, 0.97, 0.99):
+        for name, draw in (*((name, draw) for name, (draw, _) in SCORES.items()), rare):
+            rng = np.random.default_rng(10)
+            total, seen = 200, round(200 * share)
+            whole = draw(rng, total)
+            found: dict[str, list[stats.Interval]] = {"unknown": [], "known": [], "whole correction": []}
+            for _ in range(times):
+                part = rng.permutation(whole)[:seen].tolist()
+                for kind, known in (("unknown", None), ("known", (0.0, 1.0))):
+                    metric = Metric(
+                        "m", "number", AGGREGATIONS["mean"], True, declared_range=known and ScoreRange(*known)
+                    )
+                    sample = sample_of([Column(metric, part, None, known)], by_size=True)
+                    assert sample is not None
+                    estimate = estimate_of("dataset", Draw("random", seen, total), sample)
+                    assert estimate is not None
+                    found[kind].append(estimate.bounds(CONFIDENCE))
+                mean, bounds = float(np.mean(part)), stats.mean_bounds(part, CONFIDENCE, support=(0, 1))
+                ends = (mean + (end - mean) * (1 - share) ** 0.5 for end in (bounds.low, bounds.high))
+                found["whole correction"].append(stats.Interval(*ends))
+            truth = float(whole.mean())
+            cells = []
+            for kind in found.values():
+                cells += [rate(float(np.mean([bound.high < truth - 1e-12 for bound in kind])))]
+                cells += [rate(float(np.mean([bound.low > truth + 1e-12 for bound in kind])))]
+            rows.append((f"{share:.0%}", name, *cells))
+    head = ("seen of 200", "scores", "range unknown: high bound wrong", "low", "range known: high", "low")
+    head += ("known, full correction beyond .9: high", "low")
+    table(f"Wrong bounds for this data set from a random part of it, % of {times:,} evaluations", head, rows)
+
+
+def tiny_task_errors(times: int) -> None:
+    rows = []
+    for sizes in ((2, 100), (5, 100), (10, 100), (10, 10, 200), (20, 200)):
+        for name, (draw, mean) in SCORES.items():
+            for known in (None, (0.0, 1.0)):
+                rng = np.random.default_rng(11)
+                metric = Metric("m", "number", AGGREGATIONS["mean"], True)
+                found, undecided = [], 0
+                for _ in range(times):
+                    columns = [Column(metric, draw(rng, n).tolist(), None, known, str(n)) for n in sizes]
+                    sample = sample_of(columns, by_size=False)
+                    estimate = sample and estimate_of("population", Draw("all", sum(sizes), sum(sizes)), sample)
+                    undecided += not estimate
+                    found.append(estimate.bounds(CONFIDENCE) if estimate else stats.Interval(-np.inf, np.inf))
+                which = "unknown" if known is None else "known"
+                rows.append((" + ".join(map(str, sizes)), name, which, *errors(found, mean), rate(undecided / times)))
+    head = ("docs per task", "scores", "range", "fail, edge", "pass, edge", "no bounds")
+    table(f"Groups that average tasks, % of {times:,} evaluations", head, rows)
+
+
+def band_errors(times: int) -> None:
+    rows = []
+    for n in (100, 1_221):
+        for low, high in ((0.49, 0.51), (0.69, 0.71), (0.45, 0.55)):
+            for truth in (low, (low + high) / 2, high):
+                rng = np.random.default_rng(12)
+                right, counts = np.unique(rng.binomial(n, truth, times), return_counts=True)
+                metric = Metric("acc", "right", AGGREGATIONS["mean"], True)
+                outcomes = []
+                for k in right:
+                    sample = sample_of([Column(metric, [1.0] * int(k) + [0.0] * (n - int(k)))], by_size=True)
+                    assert sample is not None
+                    estimate = estimate_of("population", Draw("all", n, n), sample)
+                    assert estimate is not None
+                    outcomes.append(decide(estimate, CONFIDENCE, [(">=", low), ("<=", high)]))
+                failed = np.dot([outcome == "failed" for outcome in outcomes], counts) / times
+                passed = np.dot([outcome == "passed" for outcome in outcomes], counts) / times
+                rows.append((f"{n:,}", f"{low} to {high}", f"{truth:g}", rate(float(failed)), rate(float(passed))))
+    head = ("n", "band", "truth", "fails", "passes")
+    table(f"Gates with two bounds, % of {times:,} evaluations", head, rows)
+
+
 def family_errors(times: int) -> None:
     keys = [(group, place) for group, sizes in MMLU.items() for place in range(len(sizes))]
     parents: dict[object, object | None] = {"mmlu": None, **dict.fromkeys(MMLU, "mmlu")}
@@ -675,6 +759,9 @@ def main() -> None:
         (real_errors, some),
         (paired_real_errors, some),
         (clustered_errors, some),
+        (part_errors, some),
+        (tiny_task_errors, some),
+        (band_errors, many),
         (family_errors, some),
         (early_stopping, few),
         (early_errors, some),

@@ -39,6 +39,7 @@ from pytest_llmeval._verdicts.sentence import name_of_value
 from pytest_llmeval._verdicts.sentence import no_bounds
 from pytest_llmeval._verdicts.sentence import number_text
 from pytest_llmeval._verdicts.sentence import p_shown
+from pytest_llmeval._verdicts.sentence import passages_assumed
 from pytest_llmeval._verdicts.verdict import Evidence
 from pytest_llmeval._verdicts.verdict import Fact
 from pytest_llmeval._verdicts.verdict import Outcome
@@ -87,9 +88,9 @@ def judge_change(
     if observed or interval is None:
         outcome: Outcome = "passed" if meets(change, seen) else "failed"
     else:
-        outcome = decide(interval, condition)
+        outcome = decide(estimate, confidence, condition)
         if outcome == "failed" and settled and (other := settled.estimate(gate.scope, draw)):
-            excused = decide(other.bounds(confidence), condition) != "failed"
+            excused = decide(other, confidence, condition) != "failed"
     evidence = Evidence(interval and seen.on_scale(interval), visible=_visible(gate, change, seen, members))
     if estimate is not None:
         worse = None if outcome == "passed" else p_worse(estimate, condition)[0]
@@ -105,6 +106,7 @@ def judge_change(
         fact("change", evidence.interval and bounds_text(evidence.interval, confidence)),
         _docs(summary, seen),
         fact("noise", _chance(change, outcome, evidence, seen, observed=observed, excused=excused)),
+        fact("range", passages_assumed(gate, seen.now)),
         fact("range", interval and _assumed(seen)),
         fact("power", _visible_text(seen, evidence.visible, members)),
         fact("needs", interval and docs_needed(outcome, gate, seen.difference, [seen.margin(change)], interval, draw)),

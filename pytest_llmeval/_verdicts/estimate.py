@@ -36,6 +36,9 @@ class Estimate(Protocol):
         """Return the estimate of the number with its sign changed."""
 
 
+#: The largest share of the docs, seen at random, for which the finite population correction is used in full.
+_MOST_SEEN = 0.9
+
 #: Bisection steps for a p-value, which is then exact to 1e-12.
 _HALVINGS = 40
 
@@ -116,8 +119,10 @@ class MeanChange:
 def estimate_of(scope: Scope, draw: Draw, now: Sample, before: Sample | None = None) -> Estimate | None:
     """Return the estimate of the mean of `now`, or of its difference from the mean of `before`.
 
-    None for ``scope: dataset`` on a group of several tasks.
+    None for ``scope: dataset`` on a group of several tasks, and for a group with tasks of too few docs.
     """
+    if now.tiny or (before is not None and before.tiny):
+        return None
     if scope == "population":
         return _mean_of_many(now) if before is None else _difference_of_many(before, now)
     if draw.tasks > 1:
@@ -128,30 +133,37 @@ def estimate_of(scope: Scope, draw: Draw, now: Sample, before: Sample | None = N
     return _difference_of_data_set(before, now, total, random=random)
 
 
-def decide(interval: Interval, conditions: Iterable[tuple[Operator, float]]) -> Outcome:
+def decide(estimate: Estimate, confidence: float, conditions: Sequence[tuple[Operator, float]]) -> Outcome:
     """Return the outcome of conditions (operator, limit) on the true value, from its bounds.
 
     A condition ``>= limit`` is shown to hold if the lower bound reaches the limit, and shown not to hold if the upper
-    bound lies below it; for ``<=`` the other way round.
+    bound lies below it; for ``<=`` the other way round. Several conditions share the error of a wrong failure, because
+    each could fail by chance. A pass needs no share: its error is at most that of the condition that does not hold
+    (Berger 1982, Technometrics 24, 295-300).
     """
+    interval = estimate.bounds(confidence)
+    beyond = interval if len(conditions) < 2 else estimate.bounds(1 - (1 - confidence) / len(conditions))
     outcomes: list[Outcome] = []
     for operator, limit in conditions:
         upward = operator.startswith(">")
-        low, high, needed = (interval.low, interval.high, limit) if upward else (-interval.high, -interval.low, -limit)
+        low, high, needed = (interval.low, beyond.high, limit) if upward else (-interval.high, -beyond.low, -limit)
         reached = low > needed if operator in (">", "<") else low >= needed
         outcomes.append("passed" if reached else "failed" if high < needed else "inconclusive")
     return "failed" if "failed" in outcomes else "inconclusive" if "inconclusive" in outcomes else "passed"
 
 
-def p_worse(estimate: Estimate, conditions: Iterable[tuple[Operator, float]]) -> tuple[float, int]:
-    """Return the probability of data at least this bad if the conditions held, and the place of the one it is for."""
+def p_worse(estimate: Estimate, conditions: Sequence[tuple[Operator, float]]) -> tuple[float, int]:
+    """Return the probability of data at least this bad if the conditions held, and the place of the one it is for.
+
+    For several conditions it is at most the sum of the probabilities for each (Bonferroni).
+    """
     found = [
         (estimate if operator.startswith(">") else estimate.mirrored()).p_value_below(
             limit if operator.startswith(">") else -limit
         )
         for operator, limit in conditions
     ]
-    return min(found), found.index(min(found))
+    return min(1.0, len(found) * min(found)), found.index(min(found))
 
 
 def p_better(estimate: Estimate, conditions: Iterable[tuple[Operator, float]]) -> float:
@@ -188,7 +200,9 @@ def _mean_of_data_set(sample: Sample, total: int, *, random: bool) -> Estimate:
         right, seen = int(sum(sample.values)), len(sample.values)
         return Bounded(lambda confidence: _stats.finite_bounds(right, seen, total, confidence))
     return Bounded(
-        lambda confidence: _raised(_shrunk(_of_many(sample, confidence), sample.values, total), sample.floor)
+        lambda confidence: _raised(
+            _shrunk(_of_many(sample, confidence), sample.values, total, sample.support), sample.floor
+        )
     )
 
 
@@ -202,15 +216,15 @@ def _difference_of_many(before: Sample, now: Sample) -> Estimate:
 def _difference_of_data_set(before: Sample, now: Sample, total: int, *, random: bool) -> Estimate:
     """Return the estimate of the difference over all `total` docs of the data set."""
     differences = [new - old for old, new in zip(before.values, now.values, strict=True)]
+    support = _support(before, now)
+    ends = None if support is None else (support[0] - support[1], support[1] - support[0])
     if not random:
-        support = _support(before, now)
-        width = None if support is None else support[1] - support[0]
-        return Bounded(lambda confidence: _certain(differences, total, None if width is None else (-width, width)))
+        return Bounded(lambda confidence: _certain(differences, total, ends))
     if before.binary and now.binary:
         flips = Flips.of(before, now)
         return Bounded(lambda confidence: _finite_flips(flips, total, confidence))
     many = MeanChange(before, now)
-    return Bounded(lambda confidence: _shrunk(many.bounds(confidence), differences, total))
+    return Bounded(lambda confidence: _shrunk(many.bounds(confidence), differences, total, ends))
 
 
 def _support(before: Sample, now: Sample) -> tuple[float, float] | None:
@@ -245,7 +259,18 @@ def _finite_flips(flips: Flips, total: int, confidence: float) -> Interval:
     return Interval(up.low - down.high, up.high - down.low)
 
 
-def _shrunk(bounds: Interval, values: Sequence[float], total: int) -> Interval:
-    """Return bounds with the finite population correction ``sqrt(1 - n/N)`` (Cochran 1977, section 2.6)."""
-    mean, factor = sum(values) / len(values), math.sqrt(1 - len(values) / total)
-    return Interval(mean - (mean - bounds.low) * factor, mean + (bounds.high - mean) * factor)
+def _shrunk(
+    bounds: Interval, values: Sequence[float], total: int, support: tuple[float, float] | None = None
+) -> Interval:
+    """Return bounds with the finite population correction ``sqrt(1 - n/N)`` (Cochran 1977, section 2.6).
+
+    The correction stops at n = .9 N. Beyond it the error depends on a few unseen docs, whose scores the others do not
+    bound: with the full correction, 97 % of 200 docs seen and rare scores above 0, 10 % of upper bounds were wrong
+    instead of 5 % (`part_errors` in perf/verdict_study.py). With a known range (`support`) no bound is wider than the
+    unseen docs allow.
+    """
+    mean, factor = sum(values) / len(values), math.sqrt(1 - min(len(values) / total, _MOST_SEEN))
+    certain = _certain(values, total, support)
+    return Interval(
+        max(mean - (mean - bounds.low) * factor, certain.low), min(mean + (bounds.high - mean) * factor, certain.high)
+    )

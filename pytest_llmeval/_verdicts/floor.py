@@ -24,6 +24,7 @@ from pytest_llmeval._verdicts.sentence import docs_needed
 from pytest_llmeval._verdicts.sentence import no_bounds
 from pytest_llmeval._verdicts.sentence import number_text
 from pytest_llmeval._verdicts.sentence import p_shown
+from pytest_llmeval._verdicts.sentence import passages_assumed
 from pytest_llmeval._verdicts.verdict import Evidence
 from pytest_llmeval._verdicts.verdict import Fact
 from pytest_llmeval._verdicts.verdict import Verdict
@@ -44,7 +45,7 @@ def judge_floor(gate: Gate, confidence: float, sample: Sample | None, draw: Draw
         return Verdict(outcome, observed.headline, observed.numbers).adding(Fact("reason", reason))
     interval = estimate.bounds(confidence)
     limits = [(bound.operator, _limit(bound.value, sample)) for bound in gate.bounds]
-    outcome = decide(interval, limits)
+    outcome = decide(estimate, confidence, limits)
     worse, broken = (None, 0) if outcome == "passed" else p_worse(estimate, limits)
     better = None if outcome == "failed" else p_better(estimate, limits)
     shown = _on_scale(interval, sample)
@@ -57,9 +58,11 @@ def judge_floor(gate: Gate, confidence: float, sample: Sample | None, draw: Draw
     return verdict.adding(
         Fact("value", bounds_text(shown, confidence)),
         fact("noise", p_shown(evidence, worse=_claim(gate, broken), better=_claim(gate))),
+        fact("range", passages_assumed(gate, sample)),
         fact("range", _assumed(sample, interval)),
         fact("power", _visible_text(visible)),
         fact("needs", docs_needed(outcome, gate, _mean(sample), [limit for _, limit in limits], interval, draw)),
+        fact("limit", len(limits) > 1 and f"the {len(limits)} bounds share the error of a wrong failure"),
         fact("caution", draw.not_random),
         fact("next", outcome == "inconclusive" and advice(gate, sample)),
     )

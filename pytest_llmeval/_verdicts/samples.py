@@ -3,7 +3,9 @@
 In a group that weighs its tasks by size, the docs of all tasks count equally. A group that averages its T tasks is
 linearised: a score x in task t counts as ``M + (x - m_t) N / (T n_t)``, with M the group's value, m_t that of the task,
 N and n_t their numbers of docs. The mean of these numbers is M, and their variance gives that of M within tasks
-(Cochran 1977, section 5.3, equal weights).
+(Cochran 1977, section 5.3, equal weights). Where the range of scores is unknown, bounds depend on the observed spread.
+It is too small by ``sqrt((n_t - 1) / n_t)`` on average, so distances from m_t are divided by that, and a task of fewer
+than 10 docs, or of equal scores, leaves the group without bounds.
 """
 
 from __future__ import annotations
@@ -31,6 +33,9 @@ NOT_RANDOM = "not a random sample of the others"
 #: The choice of a run's docs: all, at random, or the first ones, which are not a random sample.
 Drawn: TypeAlias = Literal["all", "random", "first"]
 
+#: A task with fewer docs shows too little of its spread for bounds on a group that averages its tasks.
+FEWEST_PER_TASK = 10
+
 #: Log-probabilities may exceed 0 by up to this much because of rounding.
 _ROUNDING = 1e-3
 
@@ -57,13 +62,14 @@ class Draw:
 class Column:
     """The items of a task's docs for one metric, with the `clusters` of the docs if the task names their column.
 
-    `support`: the least and greatest score that a doc can have; None if unknown.
+    `support`: the least and greatest score that a doc can have; None if unknown. `task` is the name of the task.
     """
 
     metric: Metric
     items: Sequence[Item]
     clusters: Sequence[str] | None = None
     support: tuple[float, float] | None = None
+    task: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,8 @@ class Sample:
 
     `binary`: every value is 0 or 1. `support`: the least and greatest possible value of a doc, None if unknown; for
     log-probabilities only lower limits are known, `least` per doc and `floor` for the mean. `plain`: the task may
-    declare the range of its docs' scores. `scale`: the least and greatest possible mean, None if unknown.
+    declare the range of its docs' scores. `scale`: the least and greatest possible mean, None if unknown. `tiny`: the
+    names of tasks, of a group that averages them, whose docs show too little of the spread of scores of unknown range.
     """
 
     values: Sequence[float]
@@ -84,6 +91,7 @@ class Sample:
     floor: float = -math.inf
     plain: bool = False
     scale: tuple[float, float] | None = None
+    tiny: tuple[str, ...] = ()
 
 
 def columns_of(parts: Iterable[tuple[Task, Sequence[DocResult]]], metric: str, filter_name: str) -> list[Column]:
@@ -99,7 +107,7 @@ def columns_of(parts: Iterable[tuple[Task, Sequence[DocResult]]], metric: str, f
             clusters = [f"{task.name}/{result.key.cluster if result.key else result.doc}" for result in having]
         items = [result.scores[filter_name][metric] for result in having]
         rules = metric_of(task, metric)
-        found.append(Column(rules, items, clusters, rules.range))
+        found.append(Column(rules, items, clusters, rules.range, task.name))
     return found
 
 
@@ -130,7 +138,15 @@ def sample_of(columns: Sequence[Column], *, by_size: bool) -> Sample | None:
     supports = [ends for column in columns if (ends := (0.0, 1.0) if binary else column.support)]
     flat = by_size or len({len(column) for column in values}) == 1
     together = [value for column in (values if flat else _linearised(values, values)) for value in column]
-    support = scale = None
+    support, scale, tiny = None, None, ()
+    if not flat and len(supports) < len(columns):
+        tiny = tuple(
+            column.task
+            for column, own in zip(columns, values, strict=True)
+            if len(own) < FEWEST_PER_TASK or min(own) == max(own)
+        )
+        widened = [math.sqrt(len(own) / max(len(own) - 1, 1)) for own in values]
+        together = [value for column in _linearised(values, values, widened) for value in column]
     if len(supports) == len(columns):
         ends_seen = [end for ends in (*supports, *values) for end in ends]
         scale = min(ends_seen), max(ends_seen)
@@ -140,7 +156,7 @@ def sample_of(columns: Sequence[Column], *, by_size: bool) -> Sample | None:
         support = min(known_values), max(known_values)
     least, floor = _lowest(values, leasts, known, together, flat=flat)
     plain = all(mean.plain for mean in known)
-    return Sample(together, clusters, known[0].log, flat and binary, support, least, floor, plain, scale)
+    return Sample(together, clusters, known[0].log, flat and binary, support, least, floor, plain, scale, tiny)
 
 
 def exact_value(columns: Sequence[Column], *, by_size: bool) -> Fraction | None:
@@ -190,13 +206,15 @@ def _clusters(place: int, column: Column) -> Sequence[str]:
     return column.clusters or [f"{place}:{doc}" for doc in range(len(column.items))]
 
 
-def _linearised(values: Sequence[Sequence[float]], scores: Sequence[Sequence[float]]) -> list[list[float]]:
-    """Return the linearised scores of each task, given the `values` of its docs."""
+def _linearised(
+    values: Sequence[Sequence[float]], scores: Sequence[Sequence[float]], factors: Sequence[float] | None = None
+) -> list[list[float]]:
+    """Return the linearised scores of each task, given the `values` of its docs, spread by a factor per task."""
     means = [sum(column) / len(column) for column in values]
     docs, whole = sum(map(len, values)), sum(means) / len(means)
     return [
-        [whole + (score - mean) * docs / (len(values) * len(column)) for score in given]
-        for column, mean, given in zip(values, means, scores, strict=True)
+        [whole + (score - mean) * factor * docs / (len(values) * len(column)) for score in given]
+        for column, mean, factor, given in zip(values, means, factors or [1.0] * len(values), scores, strict=True)
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from collections.abc import Sequence
 from statistics import NormalDist
@@ -13,6 +14,7 @@ from pytest_llmeval._plain import listed
 from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
 from pytest_llmeval._stats import Interval
+from pytest_llmeval._verdicts.samples import FEWEST_PER_TASK
 from pytest_llmeval._verdicts.samples import Draw
 from pytest_llmeval._verdicts.samples import Sample
 from pytest_llmeval._verdicts.verdict import Evidence
@@ -162,13 +164,26 @@ def docs_needed(
     return f"about {docs_text(int(needed))} would decide it if the observed value is the true one"
 
 
+def passages_assumed(gate: Gate, sample: Sample | None) -> str | None:
+    """Return the assumption on the sizes of passages that bounds on the population need; None without passages."""
+    if sample is None or sample.clusters is None or gate.scope == "dataset":
+        return None
+    (_, most), *_ = Counter(sample.clusters).most_common(1)
+    return f"assuming that no passage has more docs than the largest one here ({most})"
+
+
 def no_bounds(metric: str, sample: Sample | None) -> tuple[Outcome, str]:
     """Return the outcome and the reason if there are no bounds at a confidence.
 
-    `sample` is None if the metric is not a mean over docs; otherwise the docs are a part of a group's data sets.
+    `sample` is None if the metric is not a mean over docs; otherwise tasks of a group have too few docs, or the docs
+    are a part of a group's data sets.
     """
     if sample is None:
         return "failed", f"{metric} is not a mean over docs, so there are no bounds at a confidence"
+    if sample.tiny:
+        few = f"fewer than {FEWEST_PER_TASK} docs, or equal scores, of unknown range in {listed(sample.tiny, 3)}"
+        ways = "declare the range of a doc's score in metadata.ranges, or weigh the tasks by size"
+        return "inconclusive", f"an average over tasks has no bounds with {few}: {ways}"
     return "inconclusive", "the value over all docs of a group has no bounds when only a part of them was run"
 
 

@@ -563,6 +563,48 @@ class TestThisDataSet:
         assert case.judge("perplexity <= 9 @ 0.95 dataset").outcome == "inconclusive"
 
 
+class TestTwoBounds:
+    """A band around one half on 100 docs: 41 right have a tail of .0446, 40 one of .0285, and 39 one of .0177."""
+
+    @pytest.mark.parametrize(
+        ("right", "outcome"),
+        [(41, "inconclusive"), (40, "inconclusive"), (39, "failed"), (60, "inconclusive"), (61, "failed")],
+    )
+    def test_a_failure_has_half_of_the_error_for_each_bound(self, case: Case, right: int, outcome: str) -> None:
+        case.add(task(), hits(right, 100 - right))
+        verdict = case.judge({"metric": "acc", "min": 0.4999, "max": 0.5001, "confidence": 0.95})
+        tail = sum(math.comb(100, k) * 0.4999**k * 0.5001 ** (100 - k) for k in range(min(right, 100 - right) + 1))
+        assert verdict.outcome == outcome
+        assert verdict.evidence.p_worse == pytest.approx(2 * tail, rel=1e-6)
+        if right < 50:
+            assert case.judge("acc >= 0.4999 @ 0.95").outcome == "failed"
+
+    def test_a_pass_needs_no_share_of_the_error(self, case: Case) -> None:
+        case.add(task(), hits(50, 50))
+        low, high = _stats.exact_bounds(50, 100, 0.95).low, _stats.exact_bounds(50, 100, 0.95).high
+        entry = {"metric": "acc", "min": low - 1e-9, "max": high + 1e-9, "confidence": 0.95}
+        assert case.judge(entry).outcome == "passed"
+
+
+class TestPartOfADataSet:
+    def test_the_correction_stops_at_nine_tenths(self, case: Case, tmp_path: Path) -> None:
+        """197 of 200 docs seen: bounds shrink by the root of .1, and never beyond what three docs can change."""
+        own = processed(MetricSpec("points", aggregation="mean", higher_is_better=True))
+        scored = task(kind="generate_until", process_results=lambda doc, results: {"points": 1})
+        scores = [(i % 10) / 10 for i in range(197)]
+        case.add(replace(scored, metrics=own), scores, total=200)
+        case.drawn = "random"
+        mean, bounds = sum(scores) / 197, _stats.mean_bounds(scores, 0.95)
+        numbers = case.judge("points >= 0.1 @ 0.95 dataset").numbers
+        assert numbers["low"] == pytest.approx(mean - (mean - bounds.low) * math.sqrt(0.1))
+        told = Case(tmp_path / "told")
+        told.add(replace(scored, metrics=ranged(own, 0, 1)), scores, total=200)
+        told.drawn = "random"
+        numbers = told.judge("points >= 0.1 @ 0.95 dataset").numbers
+        bounds = _stats.mean_bounds(scores, 0.95, support=(0, 1))
+        assert numbers["low"] == pytest.approx(max(sum(scores) / 200, mean - (mean - bounds.low) * math.sqrt(0.1)))
+
+
 class TestGroups:
     def group(self, *, by_size: bool) -> Group:
         return Group("g", PATH, ("a", "b"), metrics=(GroupMetric("acc", weight_by_size=by_size),))
@@ -602,6 +644,32 @@ class TestGroups:
         # No doc can count for less than a wrong one of the small task, or for more than a right one.
         bounds = _stats.mean_bounds(counted, 0.95, support=(0.65 - 0.8 * 50 / 20, 0.65 + 0.2 * 50 / 20))
         assert (verdict.numbers["low"], verdict.numbers["high"]) == pytest.approx((bounds.low, bounds.high))
+
+    @pytest.mark.parametrize("few", [[0.5] * 12, [0.1, 0.9], [0.4]], ids=["equal", "two", "one"])
+    def test_a_task_that_shows_no_spread_leaves_an_average_without_bounds(self, case: Case, few: list[float]) -> None:
+        """One doc has no spread, so its task would add none: such bounds were wrong in 36 and 51 % of evaluations."""
+        own = processed(MetricSpec("points", aggregation="mean", higher_is_better=True))
+        scored = task(kind="generate_until", process_results=lambda doc, results: {"points": 1})
+        case.add(replace(scored, name="a", metrics=own), [i / 100 for i in range(100)])
+        case.add(replace(scored, name="b", metrics=own), few)
+        group = replace(self.group(by_size=False), metrics=(GroupMetric("points", weight_by_size=False),))
+        verdict = case.judge("points >= 0.1 @ 0.95", group)
+        assert verdict.outcome == "inconclusive"
+        assert "no bounds with fewer than 10 docs, or equal scores, of unknown range in b: " in verdict.sentence
+
+    def test_an_average_of_tasks_makes_up_for_the_spread_that_small_tasks_hide(self, case: Case) -> None:
+        """Distances from a task's own mean are multiplied by the root of n / (n - 1)."""
+        own = processed(MetricSpec("points", aggregation="mean", higher_is_better=True))
+        scored = task(kind="generate_until", process_results=lambda doc, results: {"points": 1})
+        sides = {"a": [i / 40 for i in range(40)], "b": [0.2, 0.6] * 5}
+        for name, scores in sides.items():
+            case.add(replace(scored, name=name, metrics=own), scores)
+        group = replace(self.group(by_size=False), metrics=(GroupMetric("points", weight_by_size=False),))
+        whole = (0.4875 + 0.4) / 2
+        counted = [whole + (x - 0.4875) * math.sqrt(40 / 39) * 50 / 80 for x in sides["a"]]
+        counted += [whole + (x - 0.4) * math.sqrt(10 / 9) * 50 / 20 for x in sides["b"]]
+        bounds, numbers = _stats.mean_bounds(counted, 0.95), case.judge("points >= 0.1 @ 0.95", group).numbers
+        assert (numbers["low"], numbers["high"]) == pytest.approx((bounds.low, bounds.high))
 
     def test_what_one_task_lacks_fails_the_group(self, case: Case) -> None:
         case.add(task(name="a"), hits(4), hits(4)).add(task(name="b"), hits(4))
