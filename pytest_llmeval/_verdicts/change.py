@@ -80,12 +80,13 @@ def judge_change(
     # What is certain for the data set needs no bounds, which would be those of the population.
     estimate = None if whole else seen.estimate("population" if observed else gate.scope, draw)
     if estimate is None and not observed:
-        undecided, reason = no_bounds(seen.value_now.metric, seen.now)
+        side = seen.before if seen.before is not None and seen.before.tiny else seen.now
+        undecided, reason = no_bounds(seen.value_now.metric, side)
         return replace(verdict, outcome=undecided).adding(Fact("reason", reason))
     interval = None if estimate is None else estimate.bounds(confidence)
     condition = [(change.operator, seen.margin(change))]
     excused = False
-    if observed or interval is None:
+    if observed or estimate is None:
         outcome: Outcome = "passed" if meets(change, seen) else "failed"
     else:
         outcome = decide(estimate, confidence, condition)

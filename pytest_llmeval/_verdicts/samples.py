@@ -138,7 +138,8 @@ def sample_of(columns: Sequence[Column], *, by_size: bool) -> Sample | None:
     supports = [ends for column in columns if (ends := (0.0, 1.0) if binary else column.support)]
     flat = by_size or len({len(column) for column in values}) == 1
     together = [value for column in (values if flat else _linearised(values, values)) for value in column]
-    support, scale, tiny = None, None, ()
+    support = scale = None
+    tiny: tuple[str, ...] = ()
     if not flat and len(supports) < len(columns):
         tiny = tuple(
             column.task
