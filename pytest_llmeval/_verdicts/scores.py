@@ -163,7 +163,7 @@ def _gate_of(text: str) -> Gate:
 def _numbers(what: str, given: Iterable[Any]) -> list[float]:
     """Return finite numbers; raise ArgumentError with the place of the first one that is not."""
     found: list[float] = []
-    if isinstance(given, str | bytes | Mapping):
+    if isinstance(given, str | bytes | Mapping) or not hasattr(given, "__iter__"):
         raise ArgumentError(f"{what}: expected one number per doc, got a {type(given).__name__}")
     for place, item in enumerate(given):
         try:

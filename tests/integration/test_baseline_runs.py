@@ -200,7 +200,8 @@ class TestComparing:
             [
                 "gate failed: tasks/birds.yaml::gate[[]acc.drop[]]: birds: acc 0.8000, was 1.0000: fell by 0.2000, "
                 "allowed 0.15; change: between * and * (each bound holds at 95 %); 10 docs compared: 2 lost, 0 gained; "
-                "p = 0.* for a fall beyond 0.15: it may be noise; *; most informative docs: doc[[]3[]] *; doc[[]4[]] *; next: *tasks/birds.yaml::doc[[]3[]]' *",
+                "p = 0.* for a fall beyond 0.15: it may be noise; *; most informative docs: doc[[]3[]] *; "
+                "doc[[]4[]] *; next: *tasks/birds.yaml::doc[[]3[]]' *",
                 "gate failed: tasks/all.yaml::gate[[]acc.drop[]]: all: acc 0.9000, was 1.0000: fell by 0.1000, allowed "
                 "0.05; *20 docs in 2 tasks compared: 2 lost, 0 gained; *; most informative docs: birds doc[[]3[]] *",
                 "gate passed: tasks/trees.yaml::gate[[]acc.drop[]]: *",

@@ -113,6 +113,7 @@ class TestOutcomes:
         (("acc >= 0.5", [1, "1"]), {}, r"scores\[1\]: expected a finite number, got '1'"),
         (("acc >= 0.5", [[1, 0], [0, 1]]), {}, r"scores\[0\]: expected a finite number, got \[1, 0\]"),
         (("acc >= 0.5", "11"), {}, "scores: expected one number per doc, got a str"),
+        (("acc >= 0.5", 0.7), {}, "scores: expected one number per doc, got a float"),
         (("acc >= baseline", [1]), {}, "baseline: the gate 'acc >= baseline' compares, so it needs the scores before"),
         (("acc >= baseline", [1], [1, 0]), {}, "baseline: 2 scores before and 1 now do not pair"),
         (("acc >= 0.5", [1, 0]), {"clusters": ["a"]}, "clusters: 1 clusters for 2 scores; each doc has one"),
