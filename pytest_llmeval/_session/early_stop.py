@@ -150,7 +150,8 @@ class EarlyStop(RunAll):
 
     def verdict(self, run: ModelRun, owner: Task | Group, gate: Gate) -> Verdict:
         """Return the proven verdict, or the verdict over all docs if nothing is proven."""
-        data, sharing, summary = self._data(run, owner), _sharing(run, gate), self.summary(run, owner)
+        sharing, summary = _sharing(run, gate), self.summary(run, owner)
+        data = replace(self._data(run, owner), members=sharing)
         proof = self.proof(run, owner, gate)
         if proof is None:
             missing, split = run.missing(owner), self.evaluation.settings.stop_split

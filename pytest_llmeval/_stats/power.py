@@ -123,7 +123,7 @@ def _power(fewest_lost: Callable[[int], int], n: int, usual: float, drop: float)
     # The same numbers serve all drops, so that most of their edges are known already.
     known = [0]
     while known[-1] < last:
-        known.append(known[-1] + max(1, known[-1] // 25))
+        known.append(known[-1] + max(1, known[-1] // 12))
     known = [m for m, beyond in zip(known, [*known[1:], n + 1], strict=True) if beyond > first]
     discordant = np.arange(first, last + 1)
     # The edge lies, on average, in the middle between the last outcome that does not fail and the first one that does.
