@@ -11,6 +11,7 @@ particular not the accuracy before.
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -27,6 +28,7 @@ from scipy.stats import binom
 from scipy.stats import binomtest
 
 from pytest_llmeval import _stats as stats
+from pytest_llmeval import judge
 from pytest_llmeval._scoring import AGGREGATIONS
 from pytest_llmeval._stats import Crossing
 from pytest_llmeval._stats import threshold_for
@@ -744,6 +746,63 @@ def at_truth(floor: float, docs: int, threshold: float, left: float, truth: floa
     return float(early), float(needed), float(chances[passing:].sum())
 
 
+def judged_errors(times: int) -> None:
+    """Gates as users write them, through `pytest_llmeval.judge`: at their limit neither outcome may exceed 5 %."""
+    rng = np.random.default_rng(23)
+    rows = []
+
+    def sides(n: int, lost: float, gained: float, passages: int = 1) -> dict[str, object]:
+        """Return docs of which a share `lost` is right before only, a share `gained` now only, and half of the rest."""
+        chance = np.repeat(rng.random(n // passages), passages)
+        same = rng.random(n) < 0.5
+        moved = chance < lost + gained
+        return {
+            "scores": np.where(moved, chance >= lost, same).astype(int),
+            "baseline": np.where(moved, chance < lost, same).astype(int),
+            "clusters": None if passages == 1 else np.repeat(np.arange(n // passages), passages).tolist(),
+        }
+
+    for gate, docs in (
+        ("acc >= baseline - 0.02 @ 0.95", lambda: sides(300, 0.04, 0.02)),
+        ("acc > baseline @ 0.95", lambda: sides(300, 0.03, 0.03)),
+        ("acc >= baseline - 10% @ 0.95", lambda: sides(300, 0.08, 0.03)),
+        ("acc >= baseline - 0.05 @ 0.95", lambda: sides(300, 0.08, 0.03, passages=5)),
+        ("acc >= 0.5 @ 0.95", lambda: sides(300, 0.0, 0.0)),
+    ):
+        outcomes = [judge(gate, **docs()).outcome for _ in range(times)]  # type: ignore[arg-type]
+        passages = " (passages of 5 docs)" if gate.endswith("0.05 @ 0.95") else ""
+        rows.append(
+            (f"{gate}{passages}", rate(outcomes.count("passed") / times), rate(outcomes.count("failed") / times))
+        )
+    table("Gates through judge, 300 docs, truth on the limit", ("gate", "passed", "failed"), rows)
+
+
+def docs_needed(times: int) -> None:
+    """The docs that the line of an inconclusive gate names, and the share of runs of that size that decide it."""
+    rng = np.random.default_rng(29)
+    rows = []
+    for gate, right, lost in (
+        ("acc >= 0.65 @ 0.95", 70, 0),
+        ("acc >= 0.75 @ 0.95", 70, 0),
+        ("acc >= baseline - 0.02 @ 0.95", 0, 4),
+        ("acc >= baseline - 0.05 @ 0.95", 0, 2),
+    ):
+        before = None if right else [1] * 100
+        now = [1] * right + [0] * (100 - right) if right else [0] * lost + [1] * (100 - lost)
+        sentence = judge(gate, now, before).sentence
+        found = re.search(r"about ([\d,]+) docs", sentence)
+        if found is None:
+            rows.append((gate, sentence.rpartition("; ")[2], ""))
+            continue
+        n, share = int(found[1].replace(",", "")), sum(now) / 100
+        decided = 0
+        for _ in range(times):
+            drawn = (rng.random(n) < share).astype(int)
+            decided += judge(gate, drawn, None if before is None else np.ones(n)).outcome != "inconclusive"
+        rows.append((gate, f"{n:,}", rate(decided / times)))
+    table("Docs that would decide a gate that 100 docs leave open", ("gate", "docs named", "decided"), rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few comparisons: whether it runs, not what it finds")
@@ -769,6 +828,8 @@ def main() -> None:
         (early_flips, some),
         (early_controls, few),
         (early_split, few),
+        (judged_errors, few),
+        (docs_needed, few),
     ):
         if asked.studies and study.__name__ not in asked.studies:
             continue
