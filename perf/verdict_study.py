@@ -765,7 +765,8 @@ def judged_errors(times: int) -> None:
     for gate, docs in (
         ("acc >= baseline - 0.02 @ 0.95", lambda: sides(300, 0.04, 0.02)),
         ("acc > baseline @ 0.95", lambda: sides(300, 0.03, 0.03)),
-        ("acc >= baseline - 10% @ 0.95", lambda: sides(300, 0.08, 0.03)),
+        # Right before: .08 + .5 (.92 - g), of which the drop .08 - g is a tenth for this g.
+        ("acc >= baseline - 10% @ 0.95", lambda: sides(300, 0.08, 0.026 / 0.95)),
         ("acc >= baseline - 0.05 @ 0.95", lambda: sides(300, 0.08, 0.03, passages=5)),
         ("acc >= 0.5 @ 0.95", lambda: sides(300, 0.0, 0.0)),
     ):
