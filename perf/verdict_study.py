@@ -107,6 +107,10 @@ class PairedGate:
         gained_share = max(0.0, (1 - drop / discordance) / 2)
         return float(binom.pmf(m, self.n, discordance) @ binom.cdf(least - 1, m, gained_share))
 
+    def failing(self, lost: Ints, gained: Ints) -> NDArray[np.bool_]:
+        """Return which outcomes fail."""
+        return gained < np.array([self.least_unfailing(int(m)) for m in lost + gained])
+
     def asymptotic_rates(self, lost: Ints, gained: Ints) -> tuple[float, float]:
         """The same with Tango's interval as published."""
         z = score(lost, gained, self.n, -self.margin)
@@ -400,6 +404,67 @@ def clustered_errors(times: int) -> None:
     head = ("passages", "docs each", "dependence ignored: fail", "pass", "support unknown: fail", "pass")
     head += ("support known: fail", "pass", "paired, support unknown: fail", "pass")
     table(f"Wrong verdicts on the edge with docs in clusters, % of {times:,} evaluations", head, rows)
+
+
+#: Docs, and the share of them that flips between two runs of an unchanged model.
+NIGHTLY = ((300, 0.08), (1_221, 0.05), (14_042, 0.05))
+
+
+def advised_margin(n: int, flipping: float) -> float:
+    """Return the margin that the README advises for gates that run every night, rounded up to half a point."""
+    return float(np.ceil(200 * 2.5 * (flipping / n) ** 0.5) / 200)
+
+
+def night(rng: Rng, right: Ints, unsteady: int, chance: float) -> tuple[Ints, Ints]:
+    """Return the docs lost and gained in one night, of docs that are right with a chance in every run.
+
+    `right` of the `unsteady` docs were right in the baseline; the other docs never change.
+    """
+    return rng.binomial(right, 1 - chance), rng.binomial(unsteady - right, chance)
+
+
+def nights(times: int) -> None:
+    """Compare an unchanged model, or one that dropped by the margin, with one committed baseline every night."""
+    rows = []
+    for n, flipping in NIGHTLY:
+        # A doc that is right with chance 1/2 flips in half of the comparisons.
+        unsteady = round(2 * flipping * n)
+        for margin in (0.0, 0.005, 0.01, 0.02, advised_margin(n, flipping)):
+            gate, cells = paired_gate(n, margin), []
+            for drop in (0.0, margin):
+                rng = np.random.default_rng(13)
+                right = rng.binomial(unsteady, 0.5, times)
+                failed = np.stack(
+                    [gate.failing(*night(rng, right, unsteady, 0.5 - drop * n / unsteady)) for _ in range(100)]
+                )
+                cells += [failed.mean(), failed[:30].any(axis=0).mean(), failed.any(axis=0).mean()]
+            rows.append((f"{n:,}", f"{flipping:.0%}", f"{margin:g}", *(rate(float(cell)) for cell in cells)))
+    head = ("docs", "flips", "allowed drop", "nothing changed: one night", "any of 30", "any of 100")
+    head += ("drop of the margin: one night", "any of 30", "any of 100")
+    table(f"Failed nights against one baseline, % of {times:,} runs of 100 nights", head, rows)
+
+
+def ratchet(times: int) -> None:
+    """Write the baseline anew after each night that beats it, although nothing ever changes."""
+    rows = []
+    for n, flipping in NIGHTLY:
+        unsteady = round(2 * flipping * n)
+        for margin in (0.0, 0.01, 0.02):
+            gate, rng = paired_gate(n, margin), np.random.default_rng(14)
+            kept = right = rng.binomial(unsteady, 0.5, times)
+            lead, failed, failed_kept = 0.0, [], []
+            for index in range(100):
+                lost, gained = night(rng, right, unsteady, 0.5)
+                if index >= 70:
+                    failed.append(gate.failing(lost, gained).mean())
+                    failed_kept.append(gate.failing(*night(rng, kept, unsteady, 0.5)).mean())
+                right = np.maximum(right, right - lost + gained)
+                if index == 69:
+                    lead = float((right - unsteady / 2).mean() / n)
+            cells = (f"{lead:.4f}", rate(float(np.mean(failed))), rate(float(np.mean(failed_kept))))
+            rows.append((f"{n:,}", f"{flipping:.0%}", f"{margin:g}", *cells))
+    head = ("docs", "flips", "allowed drop", "lead of the baseline after 70 nights", "fails a night, renewed", "kept")
+    table(f"A baseline renewed whenever a night beats it, {times:,} runs of 100 nights", head, rows)
 
 
 def part_errors(times: int) -> None:
@@ -819,6 +884,8 @@ def main() -> None:
         (real_errors, some),
         (paired_real_errors, some),
         (clustered_errors, some),
+        (nights, some),
+        (ratchet, some),
         (part_errors, some),
         (tiny_task_errors, some),
         (band_errors, many),

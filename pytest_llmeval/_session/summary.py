@@ -26,6 +26,7 @@ from pytest_llmeval._session.options import value_of
 from pytest_llmeval._session.report_data import model_reports
 from pytest_llmeval._session.report_data import run_facts
 from pytest_llmeval._session.session import Session
+from pytest_llmeval._verdicts import changes_of_task
 
 
 def close(session: Session, reporter: pytest.TerminalReporter) -> None:
@@ -93,9 +94,10 @@ def _baseline_lines(session: Session, reports: Sequence[ModelReport]) -> Iterato
 
 
 def _update(baseline: Baseline, report: ModelReport) -> Iterator[ReportLine]:
-    """Write one file per task; report failures, partial updates, and the total."""
-    docs, tasks = 0, 0
+    """Write one file per task; report failures, partial updates, gains that may be luck, and the total."""
+    docs, tasks, lucky = 0, 0, []
     for task in report.tasks:
+        changes = changes_of_task(task.data)
         try:
             update = baseline.update(task.data.task, task.data.results, task.summary, report.name, report.facts)
         except LLMEvalError as error:
@@ -104,6 +106,13 @@ def _update(baseline: Baseline, report: ModelReport) -> Iterator[ReportLine]:
         docs, tasks = docs + update.run, tasks + 1
         if update.kept or update.changed:
             yield ReportLine(f"baseline {baseline.name}: {task.summary.name}: {update}")
+        if changes and changes.lucky and task.data.task.cluster is None:
+            lucky.append(f"{task.summary.name} ({changes.better:,} docs gained, {changes.worse:,} lost)")
+    if lucky:
+        yield ReportLine(
+            f"baseline {baseline.name}: renewed with gains that may be luck: {listed(lucky, 3)}; a baseline that is "
+            "renewed whenever a run beats it rises without any change, and later runs fail against it"
+        )
     if tasks:
         of = "1 task" if tasks == 1 else f"{tasks} tasks"
         yield ReportLine(f"baseline {baseline.name}: {docs:,} docs of {of} written to {baseline.path}")

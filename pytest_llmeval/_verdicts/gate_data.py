@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pytest_llmeval import _stats
 from pytest_llmeval._baselines import Comparison
 from pytest_llmeval._baselines import Entry
 from pytest_llmeval._plain import listed
@@ -185,6 +186,10 @@ def _left_out(data: GateData) -> str | None:
     return " and ".join(facts) or None
 
 
+#: Above this p-value a gain may be luck.
+_LUCK = 0.05
+
+
 @dataclass(frozen=True, slots=True)
 class Changes:
     """The numbers of docs, among `docs` docs, whose score became worse and better.
@@ -196,6 +201,12 @@ class Changes:
     better: int
     docs: int
     flips: bool
+
+    @property
+    def lucky(self) -> bool:
+        """True if 0/1 scores of independent docs rose, but so little that it may be luck (one-sided exact .05)."""
+        risen = self.flips and self.better > self.worse
+        return risen and not _stats.drop_fails(self.better, self.worse, self.docs, 0.0, _LUCK)
 
 
 def changes_of_task(data: TaskData) -> Changes | None:

@@ -74,6 +74,22 @@ def suite2(pytester: pytest.Pytester, write_task: WriteTask) -> Suite:
 
 
 class TestWriting:
+    @pytest.mark.parametrize(
+        ("before", "warns"),
+        [((0, 1), True), ((0, 1, 2, 3), False), ((), False)],
+        ids=["2 gained", "4 gained", "nothing gained"],
+    )
+    def test_a_gain_that_may_be_luck_is_reported(self, suite2: Suite, before: tuple[int, ...], warns: bool) -> None:
+        """Of 10 docs; p values are exact over all discordances."""
+        suite2.doubt(birds=before)
+        suite2.write_baseline()
+        suite2.doubt()
+        run = suite2.run(BASELINE, UPDATE)
+        assert run.ret == 0
+        shown = "renewed with gains that may be luck: birds (2 docs gained, 0 lost); a baseline that is renewed"
+        assert (shown in run.stdout.str()) is warns
+        assert ("may be luck" in run.stdout.str()) is warns
+
     def test_only_on_request(self, suite2: Suite) -> None:
         suite2.run("-k", "doc")
         suite2.run(BASELINE)
