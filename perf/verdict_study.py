@@ -87,7 +87,7 @@ class PairedGate:
     """
 
     def __init__(
-        self, n: int, margin: float, error: float = ALPHA, p: Callable[[int, int, int, float], float] = stats.drop_p
+        self, n: int, margin: float, error: float = ALPHA, p: Callable[[int, int, int, float], float] | None = None
     ) -> None:
         self.n, self.margin, self.error, self.p = n, margin, error, p
         self.least_passing = cache(self._least_passing)
@@ -116,15 +116,20 @@ class PairedGate:
         z = score(lost, gained, self.n, -self.margin)
         return float((z >= Z).mean()), float((z < -Z).mean())
 
+    def _rejects(self, lost: int, gained: int, margin: float) -> bool:
+        if self.p is None:
+            return stats.drop_fails(lost, gained, self.n, margin, self.error)
+        return self.p(lost, gained, self.n, margin) <= self.error
+
     def _least_passing(self, m: int) -> int:
         def passes(gained: int) -> bool:
-            return self.p(gained, m - gained, self.n, -self.margin) <= self.error
+            return self._rejects(gained, m - gained, -self.margin)
 
         return self._first(passes, m, self._guess(m, float(ndtri(1 - self.error))))
 
     def _least_unfailing(self, m: int) -> int:
         def unfailing(gained: int) -> bool:
-            return self.p(m - gained, gained, self.n, self.margin) > self.error
+            return not self._rejects(m - gained, gained, self.margin)
 
         return self._first(unfailing, m, self._guess(m, float(ndtri(self.error))))
 
@@ -210,7 +215,7 @@ def mcnemar_one_sided(lost: int, gained: int, n: int, margin: float) -> float:
 
 def paired_sizes(times: int) -> None:
     levels = {".05": 0.05, ".025": 0.025, ".05/57": 0.05 / 57, ".0004": 0.0004}
-    orders = {"limit at .95": drop_p_by_limit, "score": stats.drop_p, "McNemar": mcnemar_one_sided}
+    orders = {"limit at .95": drop_p_by_limit, "score": None, "McNemar": mcnemar_one_sided}
     sizes, power = [], []
     for n, margin, drops in (
         (75, 0.0, (0.10, 0.15)),
