@@ -29,8 +29,10 @@ class Settings:
     override a task's `generation_kwargs` key by key. `keep_keys`: results contain their doc's key and pick, for a
     baseline. `identify`: compute the fingerprints of models, which may read all their weights. `early_stop`: docs are
     run in the random order of `stop_seed`, as many as the gates need; gates that set no confidence are proven at
-    `stop_confidence`, others may spend the share `stop_split` of their error on early looks. `noise_docs`: the number
-    of docs per compared task to rescore in forward passes of other sizes, and in `noise_dtype` if that is set.
+    `stop_confidence`, others may spend the share `stop_split` of their error on early looks. `family`: the gates that
+    share an error, ``rule`` for those of one rule, ``checkpoint`` for those with one metric and condition on a model,
+    ``session`` for these on all models. `noise_docs`: the number of docs per compared task to rescore in forward passes
+    of other sizes, and in `noise_dtype` if that is set.
     """
 
     data_dir: Path | None = None
@@ -52,6 +54,7 @@ class Settings:
     stop_seed: int = 0
     stop_confidence: float = 0.95
     stop_split: float = 0.5
+    family: str = "checkpoint"
     noise_docs: int = 0
     noise_dtype: str | None = None
 

@@ -261,7 +261,8 @@ class Task:
     """One benchmark. Field names are the YAML keys; `path` and `lines` say where they were written.
 
     `metrics` and `filters` are resolved and ready; `metrics` are those of the output type where none are listed.
-    `gates` holds the entries of ``metadata: {gates: [...]}`` as written (text or mapping) with their line.
+    `gates` holds the entries of ``metadata: {gates: [...]}`` as written (text or mapping) with their line;
+    `gates_path` is the file that they stand in, if it is another one, from which they were included.
     `config` is the resolved YAML as plain data, for reports and hashes (functions by their source).
     `output_type` names a record of `_output_types.OUTPUT_TYPES`. `evaluated_split` is `test_split`, else
     `validation_split`.
@@ -298,6 +299,7 @@ class Task:
     version: str | int | float | None = None
     metadata: Mapping[str, Any] = NOTHING
     gates: tuple[tuple[str | Mapping[str, Any], int], ...] = ()
+    gates_path: Path | None = None
     config: Mapping[str, Any] = NOTHING
     lines: Mapping[str, int] = field(default=NOTHING, repr=False)
 
@@ -342,6 +344,7 @@ class Group:
     version: str | int | float | None = None
     metadata: Mapping[str, Any] = NOTHING
     gates: tuple[tuple[str | Mapping[str, Any], int], ...] = ()
+    gates_path: Path | None = None
     lines: Mapping[str, int] = field(default=NOTHING, repr=False)
 
     @property

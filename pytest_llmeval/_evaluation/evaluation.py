@@ -105,6 +105,8 @@ class Evaluation:
         self.sizes: dict[str, tuple[int, int]] = {}
         #: Task name -> the reason why its docs cannot be evaluated, whatever the model.
         self.data_errors: dict[str, str] = {}
+        #: The number of models that are judged in this session, at most.
+        self.models = 1
         self._source = DataSource()
         self._open: dict[str, OpenTask] = {}
         #: (task name, doc) -> the doc as it is sent to a model; None if nothing is kept for other models.
@@ -127,9 +129,14 @@ class Evaluation:
         """Return how many docs this session asks for; 0 for a task that is not open."""
         return self.sizes.get(task, (0, 0))[0]
 
-    def expect_several_models(self) -> None:
-        """Keep rendered docs for later models. With one model, memory does not grow with the docs."""
-        self._rendered = self._rendered or BoundedCache(RENDERED_CHARACTERS)
+    def expect_models(self, count: int) -> None:
+        """Take note of the number of models that are judged. For several, rendered docs are kept.
+
+        With one model, memory does not grow with the docs.
+        """
+        self.models = max(count, 1)
+        if count > 1:
+            self._rendered = self._rendered or BoundedCache(RENDERED_CHARACTERS)
 
     def refusal(self, task: Task) -> str | None:
         """Return why the code that a model writes for this task is not run; None if it is run, or there is none."""

@@ -126,8 +126,24 @@ class ModelRun:
         self.gates[owner.name, gate.id] = SelectedGate(nodeid, owner, gate, tasks)
 
     def family(self, gate: Gate) -> list[SelectedGate]:
-        """Return the selected gates that one rule hands to several tasks, this one among them."""
-        return [other for other in self.gates.values() if gate.family and other.gate.family == gate.family]
+        """Return the selected gates of this model that share the error of a gate, one for each task or group.
+
+        None for a gate without a confidence. Two gates of one task that ask the same are one.
+        """
+        if gate.confidence is None:
+            return []
+        by_rule = self.evaluation.settings.family == "rule"
+        key = gate.rule if by_rule else gate.family
+        found: dict[str, SelectedGate] = {}
+        for one in self.gates.values():
+            if one.gate.confidence is not None and (one.gate.rule if by_rule else one.gate.family) == key:
+                found.setdefault(one.owner.name, one)
+        return list(found.values())
+
+    @property
+    def models_sharing(self) -> int:
+        """The number of models among which the error of a family is divided."""
+        return self.evaluation.models if self.evaluation.settings.family == "session" else 1
 
     def score(self, lm: LM, task: Task, indices: Iterable[int], progress: Progress | None = None) -> None:
         """Have the model answer those of the docs that have no result yet, wave by wave.

@@ -14,12 +14,14 @@
     acc >= 0.35 as floor                    its item is called gate[floor]
     {metric: acc, min: 0.35, max: 0.99}     the same as a mapping, here with two bounds
     {metric: acc, max_drop: 0.01, confidence: 0.95, scope: dataset}
+    {metric: acc, min: 0.3, confidence: 0.95, fdr: true}
     {metric: perplexity, max_rise: "5%"}    for a metric that should be low
     {metric: acc, min_gain: 0.01}           better by at least 0.01, in the direction of the metric
     {metric: acc, must_stay_right: all}     or [3, 17]
     mmlu.acc >= 0.25                        a rule (ini, option): the gate of a task or group
     tag:stem.acc >= 0.3                     a rule for every task with that tag
-    mmlu_*.acc >= baseline - 0.02 @ 0.95    a rule for every name that matches: these gates are a family
+    mmlu_*.acc >= baseline - 0.02 @ 0.95    a rule for every name that matches
+    mmlu_*.acc >= 0.3 @ 0.95 fdr            the same, with the false discovery rate as the error of its family
 
 Gates are judged in `_verdicts`. Every error names the place (file and line, or setting), the entry as written, and
 the remedy.
@@ -77,10 +79,25 @@ def gates_for(owner: Task | Group, rules: Iterable[Rule] = (), leaves: Sequence[
     `leaves` are the tasks of a group at any depth. Raises TaskFileError or SettingError for a gate that is not valid
     for this task or group, and if two gates would have the same id.
     """
-    written = [parse_gate(entry, path=owner.path, line=line) for entry, line in owner.gates]
-    gates = [*written, *(rule.as_gate() for rule in rules if is_meant(rule, owner, leaves))]
+    home = owner.gates_path or owner.path
+    written = [
+        replace(parse_gate(entry, path=owner.path, line=line), rule=f"{home}:{line}[{position}]")
+        for position, (entry, line) in enumerate(owner.gates)
+    ]
+    meant = [rule.gate for rule in rules if is_meant(rule, owner, leaves)]
+    gates = [*written, *(replace(gate, rule=f"{gate.place.origin}: {gate.place.text}") for gate in meant)]
     for gate in gates:
         check_gate(gate, owner, leaves)
     gates = [directed(gate, owner, leaves) for gate in gates]
     ids = gate_ids(gates, filter_names(owner, leaves), name_of_owner(owner))
-    return tuple(replace(gate, id=gate_id) for gate, gate_id in zip(gates, ids, strict=True))
+    return tuple(
+        replace(gate, id=gate_id, family=_family(gate, owner, leaves)) for gate, gate_id in zip(gates, ids, strict=True)
+    )
+
+
+def _family(gate: Gate, owner: Task | Group, leaves: Sequence[Task]) -> str:
+    """Return the metric and condition of a gate with a confidence; the filter too if the metric has several."""
+    if gate.confidence is None:
+        return ""
+    several = len(filter_names(owner, leaves, gate.metric)) > 1
+    return f"{gate.key if several else gate.metric} {gate.condition}"

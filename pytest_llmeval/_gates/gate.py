@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -24,6 +25,9 @@ Scope: TypeAlias = Literal["population", "dataset"]
 
 #: The key under which a comparison was written; "" for a comparison written as a text, ``acc >= baseline - 0.02``.
 Word: TypeAlias = Literal["", "max_drop", "max_rise", "min_gain"]
+
+
+_OR_EQUAL: Mapping[Operator, Operator] = {">=": ">=", ">": ">=", "<=": "<=", "<": "<="}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +79,10 @@ class Gate:
 
     `filter` None means the only filter that the metric has. `must_stay_right` holds the docs, by number or all of
     them, that must not become wrong. `confidence` None: the observed value decides; `written` is the confidence that
-    the user wrote, if a part of its error was spent on early looks. `name` is given by the user. `id` is the text in
-    the brackets of the item's name, and `family` is equal for the gates of one rule; `gates_for` sets both.
+    the user wrote, if a part of its error was spent on early looks. `fdr`: the error is the expected share of false
+    alarms among the failures of its family, instead of the probability of any. `name` is given by the user. `id` is the
+    text in the brackets of the item's name, `rule` is equal for gates that stand on one line, and `family` holds metric
+    and condition; it is empty without a confidence. `gates_for` sets these three.
     """
 
     metric: str
@@ -89,6 +95,8 @@ class Gate:
     must_stay_right: tuple[int, ...] | Literal["all"] | None = None
     confidence: float | None = None
     scope: Scope = "population"
+    fdr: bool = False
+    rule: str = ""
     family: str = ""
     written: float | None = None
 
@@ -102,6 +110,19 @@ class Gate:
         """The metric as written: ``acc``, or ``exact_match,strict-match``."""
         return self.metric if self.filter is None else f"{self.metric},{self.filter}"
 
+    @property
+    def condition(self) -> str:
+        """The limits and the confidence, equal for gates that ask the same: ``>= baseline - 0.02 @ 0.95``.
+
+        A limit is the same with and without equality.
+        """
+        limits = [f"{_OR_EQUAL[bound.operator]} {bound.value!r}" for bound in self.bounds]
+        if self.change is not None:
+            limits.append(str(replace(self.change, operator=_OR_EQUAL[self.change.operator])))
+        scope = " dataset" if self.scope == "dataset" else ""
+        at = "" if self.confidence is None else f" @ {self.confidence:.12g}{scope}{' fdr' if self.fdr else ''}"
+        return " and ".join(sorted(limits)) + at
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -109,11 +130,6 @@ class Rule:
 
     selector: str
     gate: Gate
-
-    def as_gate(self) -> Gate:
-        """Return the gate for one selected task or group; with a confidence, all gates of the rule are one family."""
-        family = "" if self.gate.confidence is None else f"{self.gate.place.origin}: {self.gate.place.text}"
-        return replace(self.gate, family=family)
 
     def selects(self, owner: Task | Group) -> bool:
         kind, colon, tag = self.selector.partition(":")

@@ -39,13 +39,13 @@ _CHANGE_KEYS: Mapping[Word, tuple[Operator, int]] = {
     "min_gain": (">=", 1),
 }
 
-_KEYS = ("metric", "filter", "min", "max", *_CHANGE_KEYS, "must_stay_right", "confidence", "scope", "name")
+_KEYS = ("metric", "filter", "min", "max", *_CHANGE_KEYS, "must_stay_right", "confidence", "scope", "fdr", "name")
 
 _COMPARISON = re.compile(
     r"(?P<key>[^<>=!]+?)\s*(?P<operator>[<>=!]+)\s*(?P<bound>[^<>=!\s].*?)(?:\s+as\s+(?P<name>.+))?"
 )
-#: A bound, its confidence and its scope: ``baseline - 0.02 @ 0.95 dataset``.
-_LIMIT = re.compile(r"(?P<limit>[^@]*?)\s*(?:@\s*(?P<confidence>[^\s@]+)(?:\s+(?P<scope>\w+))?)?")
+#: A bound, its confidence and words on it: ``baseline - 0.02 @ 0.95 dataset fdr``.
+_LIMIT = re.compile(r"(?P<limit>[^@]*?)\s*(?:@\s*(?P<confidence>[^\s@]+)(?P<words>(?:\s+\w+)*))?")
 _BASELINE = re.compile(r"baseline(?:\s*(?P<sign>[+-])\s*(?P<offset>.+))?")
 _STAYS_RIGHT = re.compile(r"(?P<key>.+?)\s+stays\s+right(?:\s+on\s+(?P<docs>all|\d[\d\s,]*))?(?:\s+as\s+(?P<name>.+))?")
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
@@ -108,8 +108,15 @@ def _with_limit(gate: Gate, operator: Operator, text: str) -> Gate:
     place, match = gate.place, _LIMIT.fullmatch(text)
     if match is None:
         raise place.error(f"expected NUMBER or baseline - NUMBER, then perhaps @ CONFIDENCE, got {text!r}")
-    confidence = None if match["confidence"] is None else _confidence(match["confidence"], place)
-    gate = replace(gate, confidence=confidence, scope=_scope(match["scope"] or "population", place))
+    if match["confidence"] is not None:
+        words = match["words"].split()
+        scopes = [word for word in words if word != "fdr"] or ["population"]
+        if len(scopes) > 1 or words.count("fdr") > 1:
+            raise place.error(f"expected @ CONFIDENCE, then perhaps one scope and fdr, got {' '.join(words)!r}")
+        confidence, scope = _confidence(match["confidence"], place), _scope(scopes[0], place)
+        gate = replace(gate, confidence=confidence, scope=scope, fdr="fdr" in words)
+    elif match["limit"].endswith(" fdr"):
+        raise place.error("fdr needs a confidence: add one, e.g. @ 0.95 fdr")
     against = _BASELINE.fullmatch(match["limit"])
     if against is None:
         return replace(gate, bounds=(Bound(operator, _number(match["limit"], place)),))
@@ -142,12 +149,17 @@ def _with_confidence(gate: Gate, entry: Mapping[Any, Any]) -> Gate:
     place = gate.place
     if "scope" in entry and "confidence" not in entry:
         raise place.error("scope needs a confidence: add one, e.g. confidence: 0.95")
+    if not isinstance(entry.get("fdr", False), bool):
+        raise place.error(f"fdr: expected true or false, got {entry['fdr']!r}")
+    if "fdr" in entry and "confidence" not in entry:
+        raise place.error("fdr needs a confidence: add one, e.g. confidence: 0.95")
     if "confidence" not in entry:
         return gate
     if gate.must_stay_right is not None:
         raise place.error("must_stay_right judges each doc separately and takes no confidence")
     scope = _scope(entry.get("scope", "population"), place)
-    return replace(gate, confidence=_confidence(entry["confidence"], place), scope=scope)
+    confidence = _confidence(entry["confidence"], place)
+    return replace(gate, confidence=confidence, scope=scope, fdr=entry.get("fdr", False))
 
 
 def _bounds(entry: Mapping[Any, Any], place: Place) -> tuple[Bound, ...]:

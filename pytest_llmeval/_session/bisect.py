@@ -105,7 +105,6 @@ class Bisection:
         # No item runs with the model of its own that a report could miss.
         for run in self.session.selection.runs.values():
             run.gates.clear()
-        self.session.evaluation.expect_several_models()
         try:
             found = self._search(session.items)
         except UndecidedError as error:
@@ -142,6 +141,7 @@ class Bisection:
         steps: dict[int, JudgedCheckpoint] = {}
         gates = sum(gate_of(item) is not None for item in items)
         most = 2 + math.ceil(math.log2(count - 1))
+        self.session.evaluation.expect_models(most)
         self._write(
             f"bisect: {count} checkpoints from {self.names[0]} to {self.names[-1]}, {_many(gates, 'gate')}; "
             f"at most {most} are loaded"

@@ -148,6 +148,13 @@ OPTIONS = (
     Option("missing_data", "Outcome of a task whose data is missing: fail or skip.", "string", default="fail"),
     Option("inconclusive", "Outcome of an inconclusive gate: pass or fail.", "string", default="pass"),
     Option(
+        "family",
+        "The gates with a confidence that share its error: those of one rule (rule), all with the same metric and "
+        "condition on one model (checkpoint, the default), or these on all models of the session (session).",
+        "string",
+        default="checkpoint",
+    ),
+    Option(
         "unpaired",
         "Outcome of a run with docs found on one side of a comparison only: fail or ignore.",
         "string",
@@ -181,6 +188,7 @@ OPTIONS = (
 WORDS: Mapping[str, ValueType[str]] = {
     "missing_data": one_of("fail", "skip"),
     "inconclusive": one_of("pass", "fail"),
+    "family": one_of("rule", "checkpoint", "session"),
     "unpaired": one_of("fail", "ignore"),
     "wrong": one_of("pass", "xfail", "fail"),
 }
@@ -251,6 +259,7 @@ def read_settings(config: pytest.Config) -> Settings:
         stop_seed=_stop_seed(config),
         stop_confidence=_read_ini(config, "stop_confidence", CONFIDENCE),
         stop_split=_read_ini(config, "stop_split", SPLIT),
+        family=word_of(config, "family"),
         noise_docs=noise_docs,
         noise_dtype=noise_dtype,
     )

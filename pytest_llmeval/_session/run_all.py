@@ -82,7 +82,8 @@ class RunAll:
     def relatives(self, run: ModelRun, owner: Task | Group, gate: Gate) -> Iterator[Task | Group]:
         """Yield the other tasks and groups whose results the verdict of a gate depends on.
 
-        A gate that would fail alone is judged beside the other gates of its rule.
+        A gate that would fail alone is judged beside the other gates of its family. Those on other models are not
+        needed: each model has a part of the error for itself.
         """
         if self._verdict_alone(run, owner, gate).p_value is not None:
             yield from (other.owner for other in run.family(gate) if other.owner.name != owner.name)
@@ -92,14 +93,14 @@ class RunAll:
         return False
 
     def verdict(self, run: ModelRun, owner: Task | Group, gate: Gate) -> Verdict:
-        """Return the verdict over all docs, corrected for the number of gates of the rule."""
+        """Return the verdict over all docs, corrected for the number of gates in its family."""
         alone, family = self._verdict_alone(run, owner, gate), run.family(gate)
         if alone.p_value is None or gate.confidence is None or owner.name not in {one.owner.name for one in family}:
             return alone
         members = [
             Member(other.owner.name, self._verdict_alone(run, other.owner, other.gate), other.tasks) for other in family
         ]
-        return in_family(owner.name, members, gate.confidence)
+        return in_family(owner.name, members, gate.confidence, fdr=gate.fdr, models=run.models_sharing)
 
     def summary(self, run: ModelRun, owner: Task | Group) -> Summary:
         """Return the numbers of a task or group over the docs known so far."""

@@ -45,8 +45,7 @@ class Selection:
             if found := doc_of(item):
                 order = self.run(model_of(item)).selected_docs.setdefault(found.opened.task.name, {})
                 order[found.index] = len(order)
-        if sum(bool(run.selected_docs or run.gates) for run in self.runs.values()) > 1:
-            self.evaluation.expect_several_models()
+        self.evaluation.expect_models(sum(bool(run.selected_docs or run.gates) for run in self.runs.values()))
 
     def deselected_below(self, group: Group, run: ModelRun) -> str | None:
         """Return why a group's row is not evaluated: some of its tasks were deselected, and others were not.

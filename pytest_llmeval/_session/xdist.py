@@ -212,6 +212,7 @@ class Controller:
             if gate.gate_id is not None:
                 owner = selection.collected[gate.owner]
                 selection.run(gate.model).select_gate(gate.nodeid, owner, self._gate(owner, gate.gate_id))
+        self.session.evaluation.expect_models(sum(bool(run.gates) for run in selection.runs.values()))
         for gate in self.items.values():
             self._report(gate, *(("skipped", gate.skip, {}) if gate.skip else self._settle(gate)))
         return result

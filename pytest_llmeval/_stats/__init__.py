@@ -19,7 +19,8 @@ from pytest_llmeval._stats.clusters import net_moves
 from pytest_llmeval._stats.clusters import standard_error
 from pytest_llmeval._stats.crossing import Crossing
 from pytest_llmeval._stats.crossing import threshold_for
-from pytest_llmeval._stats.families import closed_tree
+from pytest_llmeval._stats.families import benjamini_hochberg
+from pytest_llmeval._stats.families import conditional_holm
 from pytest_llmeval._stats.families import holm
 from pytest_llmeval._stats.interval import Interval
 from pytest_llmeval._stats.means import assumed_support
@@ -46,7 +47,8 @@ __all__ = [
     "MeanTest",
     "assumed_change",
     "assumed_support",
-    "closed_tree",
+    "benjamini_hochberg",
+    "conditional_holm",
     "detectable_drop",
     "difference_p",
     "docs_to_pass",

@@ -82,7 +82,7 @@ class GroupReader:
         entries = table.entries
         check_keys(entries, GROUP_KEYS | TASK_KEYS)
         name = parent + typed.name(entries["group"], "group")
-        metadata, gates = read_metadata(entries, self.home)
+        metadata, gates, gates_path = read_metadata(entries, self.home)
         kept = {key: value for key, value in entries.items() if key not in GROUP_KEYS}
         return Group(
             name=name,
@@ -93,6 +93,7 @@ class GroupReader:
             version=metadata.get("version"),
             metadata=MappingProxyType(metadata),
             gates=gates,
+            gates_path=gates_path,
             lines={key: value.line for key, value in entries.items() if value.path == self.home},
         )
 

@@ -71,7 +71,7 @@ def build_task(table: Table, modules: Modules) -> Task:
     fewshot_delimiter = "\n\n" if delimiter is None else delimiter
     generation = read_generation(entries, output_type, fewshot_delimiter)
     process_results = read(entries, "process_results", fields.function)
-    metadata, gates = read_metadata(entries, home)
+    metadata, gates, gates_path = read_metadata(entries, home)
     return Task(
         name=typed.name(entries["task"], "task"),
         path=home,
@@ -110,6 +110,7 @@ def build_task(table: Table, modules: Modules) -> Task:
         version=metadata.get("version"),
         metadata=MappingProxyType(metadata),
         gates=gates,
+        gates_path=gates_path,
         config=config_of(entries, generation, modules),
         lines=_lines(entries, home),
     )
@@ -147,11 +148,14 @@ def _lines(entries: Mapping[str, Value], home: Path) -> dict[str, int]:
     return lines
 
 
-def read_metadata(entries: Mapping[str, Value], home: Path) -> tuple[dict[str, Any], Gates]:
-    """Return `metadata` without its gates, and the gates with their lines (1 for those of another file)."""
+def read_metadata(entries: Mapping[str, Value], home: Path) -> tuple[dict[str, Any], Gates, Path | None]:
+    """Return `metadata` without its gates, the gates with their lines, and the file of the gates if it is another.
+
+    The line of a gate of another file is 1.
+    """
     value = typed.given(entries, "metadata")
     if value is None:
-        return {}, ()
+        return {}, (), None
     written = typed.table(value, "metadata").entries
     for key, entry in written.items():
         # A gate under a misspelt key would never fail; with a misspelt `cluster`, docs would count as independent.
@@ -167,7 +171,9 @@ def read_metadata(entries: Mapping[str, Value], home: Path) -> tuple[dict[str, A
     if isinstance(version, Scalar) and version.kind == "float" and str(metadata["version"]) != version.text:
         # Version 3.10 is not version 3.1.
         metadata["version"] = version.text
-    return metadata, () if gates is None else _gates(gates, home)
+    if gates is None:
+        return metadata, (), None
+    return metadata, _gates(gates, home), None if gates.path == home else gates.path
 
 
 def _check_ranges(value: Value) -> None:

@@ -32,6 +32,7 @@ from pytest_llmeval._verdicts.sequential import final_verdict
 from pytest_llmeval._verdicts.sequential import proof_of
 from pytest_llmeval._verdicts.sequential import verdict_of_proof
 from pytest_llmeval._verdicts.series import DocPlace
+from pytest_llmeval._verdicts.verdict import Evidence
 from pytest_llmeval._verdicts.verdict import Fact
 from pytest_llmeval._verdicts.verdict import Outcome
 from pytest_llmeval._verdicts.verdict import Verdict
@@ -41,6 +42,7 @@ __all__ = [
     "NOT_RANDOM",
     "Changes",
     "DocPlace",
+    "Evidence",
     "Fact",
     "GateData",
     "Member",

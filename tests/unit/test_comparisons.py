@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from pytest_llmeval import _stats
 from pytest_llmeval._baselines import Baseline
-from pytest_llmeval._gates import gates_for
 from pytest_llmeval._gates import parse_gate
 from pytest_llmeval._results import DocKey
 from pytest_llmeval._results import DocResult
@@ -35,6 +34,7 @@ from pytest_llmeval._task import MetricSpec
 from pytest_llmeval._task import ScoreRange
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts import Changes
+from pytest_llmeval._verdicts import Evidence
 from pytest_llmeval._verdicts import GateData
 from pytest_llmeval._verdicts import Member
 from pytest_llmeval._verdicts import TaskData
@@ -784,19 +784,17 @@ class TestChanges:
 
 class TestFamilies:
     def test_holm(self) -> None:
-        """At .05 over three: .01 < .05/3, .03 > .05/2."""
+        """Two of three are left and doubled: .02 < .05/2, .06 > .05."""
         members = [
             Member("a", failing(0.01), frozenset("a")),
             Member("b", failing(0.03), frozenset("b")),
             Member("c", Verdict("passed", "fine"), frozenset("c")),
         ]
         first, second, third = (in_family(name, members, 0.95) for name in "abc")
-        assert (first.outcome, first.sentence) == ("failed", "p 0.01; Holm's correction over 3 gates")
+        how = "Holm's correction over 3 gates, 1 of them set aside as on the safe side"
+        assert (first.outcome, first.sentence) == ("failed", f"p 0.01; {how}")
         assert second.outcome == "inconclusive"
-        assert (
-            second.sentence
-            == "p 0.03; it would fail alone (p = 0.03 for its limit) but not with Holm's correction over 3 gates"
-        )
+        assert second.sentence == f"p 0.03; it would fail alone (p = 0.03 for its limit) but not with {how}"
         assert third == members[2].verdict
 
     def test_gates_without_a_p_count_and_stay_what_they_are(self) -> None:
@@ -808,29 +806,55 @@ class TestFamilies:
     def test_alone(self) -> None:
         assert in_family("a", [Member("a", failing(0.03), frozenset("a"))], 0.95) == failing(0.03)
 
-    def test_along_the_tree(self) -> None:
-        """Half of the error, .025, is the group's; below it the task that fails inherits a fourth of that."""
+    def test_tasks_on_the_safe_side_are_set_aside(self) -> None:
+        """.02 doubled is at most .05 over one gate; without conditioning .02 > .05/4."""
+        fine = [Member(name, Verdict("passed", "fine"), frozenset(name)) for name in "bcd"]
+        found = in_family("a", [Member("a", failing(0.02), frozenset("a")), *fine], 0.95)
+        assert found.outcome == "failed"
+        assert found.sentence.endswith("; Holm's correction over 4 gates, 3 of them set aside as on the safe side")
+        doubtful = Member("b", Verdict("inconclusive", "?", evidence=Evidence(p_worse=0.3)), frozenset("b"))
+        for p, outcome in ((0.0125, "failed"), (0.0126, "inconclusive")):
+            members = [Member("a", failing(p), frozenset("a")), doubtful, *fine[1:]]
+            assert in_family("a", members, 0.95).outcome == outcome
+
+    def test_groups_have_a_fifth_of_the_error(self) -> None:
+        """.01 is the group's; tasks have .04, one of them p = .02 doubled; the group above shares with `g`."""
+        tasks = [Member(name, Verdict("passed", "fine"), frozenset(name)) for name in "bcd"]
+        group, bad = Member("g", failing(0.01), frozenset("abcd")), Member("a", failing(0.02), frozenset("a"))
+        found = {name: in_family(name, [group, bad, *tasks], 0.95) for name in "ga"}
+        assert [found[name].outcome for name in "ga"] == ["failed", "failed"]
+        assert found["g"].sentence.endswith("Holm's correction over 1 gate of groups, 20% of the error")
+        assert found["a"].sentence.endswith("3 of them set aside as on the safe side, 80% of the error")
+        assert (
+            in_family("a", [group, Member("a", failing(0.0201), frozenset("a")), *tasks], 0.95).outcome
+            == "inconclusive"
+        )
+        above = Member("all", Verdict("passed", "fine"), frozenset("abcdef"))
+        assert in_family("g", [group, bad, above, *tasks], 0.95).outcome == "inconclusive"
+
+    def test_groups_without_their_tasks_have_all_of_the_error(self) -> None:
         members = [
-            Member("g", failing(0.02), frozenset("abcd")),
-            Member("a", failing(0.006), frozenset("a")),
-            *(Member(name, Verdict("inconclusive", "?"), frozenset(name)) for name in "bcd"),
+            Member("g", failing(0.025), frozenset("ab")),
+            Member("h", Verdict("passed", "fine"), frozenset("cd")),
         ]
         assert in_family("g", members, 0.95).outcome == "failed"
-        assert in_family("a", members, 0.95).outcome == "failed"
-        assert in_family("a", members, 0.95).sentence.endswith("Holm's and the hierarchical correction over 5 gates")
-        above = [Member("g", Verdict("passed", "fine"), frozenset("abcd")), *members[1:]]
-        assert in_family("a", above, 0.95).outcome == "inconclusive"
 
-    def test_one_bad_task_below_a_group_that_hardly_moves(self) -> None:
-        """The other half of the error is Holm's: .004 < .025 / 5."""
+    def test_models_divide_the_error(self) -> None:
+        """.05/3 is left for each of three models: even a gate that is alone on its model."""
+        at, above = (
+            in_family("a", [Member("a", failing(p), frozenset("a"))], 0.95, models=3) for p in (0.0166, 0.0167)
+        )
+        assert (at.outcome, above.outcome) == ("failed", "inconclusive")
+        assert at.sentence == "p 0.0166; Holm's correction over 1 gate, the error divided by 3 models"
+
+    def test_false_discovery_rate(self) -> None:
+        """.03 <= .05 * 2/3, and takes .02 along, which is above .05/3."""
         members = [
-            Member("g", Verdict("passed", "fine"), frozenset("abcd")),
-            Member("a", failing(0.004), frozenset("a")),
-            *(Member(name, Verdict("passed", "fine"), frozenset(name)) for name in "bcd"),
+            Member("a", failing(0.02), frozenset("a")),
+            Member("b", failing(0.03), frozenset("b")),
+            Member("c", Verdict("passed", "fine"), frozenset("c")),
         ]
-        assert in_family("a", members, 0.95).outcome == "failed"
-
-
-def test_ids_come_from_the_gate_and_its_owner() -> None:
-    entries = (("acc >= 0.3", 1), ({"metric": "acc", "max_drop": 0.01, "confidence": 0.95}, 2))
-    assert [gate.id for gate in gates_for(task(gates=entries))] == ["acc", "acc.drop"]
+        found = [in_family(name, members, 0.95, fdr=True) for name in "ab"]
+        assert [one.outcome for one in found] == ["failed", "failed"]
+        assert found[0].sentence == "p 0.02; the false discovery correction over 3 gates"
+        assert in_family("a", members, 0.95).outcome == "inconclusive"

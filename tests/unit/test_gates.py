@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
@@ -545,13 +546,71 @@ def test_min_gain_is_read_in_the_direction_of_its_metric() -> None:
     assert gate.change == Change(">=", Fraction(1, 2), word="min_gain")
 
 
-def test_gates_with_confidence_of_one_rule_are_a_family() -> None:
-    rules = [parse_rule("*.acc >= 0.3 @ 0.95"), parse_rule("*.acc_norm >= 0.3")]
+def test_gates_that_ask_the_same_are_a_family() -> None:
+    """However and wherever they are written; only `rule` tells the places apart."""
+    rules = [parse_rule("*.acc >= baseline - 0.02 @ 0.95"), parse_rule("*.acc_norm >= 0.3")]
     first, second = (gates_for(task(name=name), rules) for name in ("a", "b"))
-    assert first[0].family == second[0].family != ""
+    assert first[0].family == second[0].family == "acc >= baseline - 0.02 @ 0.95"
+    assert first[0].rule == second[0].rule == "ini llmeval_gates: *.acc >= baseline - 0.02 @ 0.95"
     assert (first[1].family, second[1].family) == ("", "")
-    (own,) = gates_for(task(gates=(("acc >= 0.3 @ 0.95", 3),)))
-    assert own.family == ""
+    entries = (
+        ("acc > baseline - 0.020 @ 0.95 as one", 3),
+        ({"metric": "acc", "max_drop": 0.02, "confidence": 0.95, "name": "two"}, 4),
+        ("acc,none >= baseline - 2e-2 @ .95 as three", 5),
+    )
+    own = gates_for(task(gates=entries))
+    assert {gate.family for gate in own} == {first[0].family}
+    assert len({gate.rule for gate in own}) == 3
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "acc >= 0.3 @ 0.9",
+        "acc >= 0.31 @ 0.95",
+        "acc <= 0.3 @ 0.95",
+        "acc >= baseline - 0.3 @ 0.95",
+        "acc >= 0.3 @ 0.95 dataset",
+        "acc >= 0.3 @ 0.95 fdr",
+        "acc_norm >= 0.3 @ 0.95",
+    ],
+)
+def test_another_condition_is_another_family(other: str) -> None:
+    first, second = gates_for(task(gates=(("acc >= 0.3 @ 0.95 as one", 3), (f"{other} as two", 4))))
+    assert first.family != second.family != ""
+
+
+def test_included_gates_stand_on_one_line(tmp_path: Path) -> None:
+    included = [gates_for(task(name=name, gates=(("acc >= 0.3 @ 0.95", 1),), gates_path=tmp_path)) for name in "ab"]
+    assert included[0][0].rule == included[1][0].rule
+
+
+@pytest.mark.parametrize(
+    "text", ["acc >= 0.3 @ 0.95 fdr", "acc >= 0.3 @ 0.95 dataset fdr", "acc >= 0.3 @ 0.95 fdr dataset"]
+)
+def test_the_false_discovery_rate_is_a_word(text: str) -> None:
+    gate = parse(text)
+    assert (gate.fdr, gate.scope) == (True, "dataset" if "dataset" in text else "population")
+    entry = {"metric": "acc", "min": 0.3, "confidence": 0.95, "scope": gate.scope, "fdr": True}
+    assert parse(entry).condition == gate.condition
+    assert not parse(entry | {"fdr": False}).fdr
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("acc >= 0.3 fdr", "fdr needs a confidence: add one, e.g. @ 0.95 fdr"),
+        ("acc >= 0.3 @ 0.95 fdr fdr", "then perhaps one scope and fdr, got 'fdr fdr'"),
+        ("acc >= 0.3 @ 0.95 dataset population", "one scope and fdr, got 'dataset population'"),
+        ("acc >= 0.3 @ 0.95 dfr", "scope: expected population or dataset, got 'dfr'"),
+        ({"metric": "acc", "min": 0.3, "fdr": True}, "fdr needs a confidence: add one, e.g. confidence: 0.95"),
+        ({"metric": "acc", "min": 0.3, "confidence": 0.95, "fdr": 0.1}, "fdr: expected true or false, got 0.1"),
+        ({"metric": "acc", "must_stay_right": "all", "fdr": True}, "fdr needs a confidence"),
+    ],
+)
+def test_where_the_false_discovery_rate_means_nothing(entry: object, message: str) -> None:
+    with pytest.raises(TaskFileError, match=re.escape(message)):
+        parse(entry)
 
 
 def test_confidence_and_docs_of_groups() -> None:

@@ -145,7 +145,7 @@ def test_docs_are_rendered_once_for_several_models(tmp_path: Path, several: bool
     )
     evaluation = Evaluation(Settings(), Registry())
     if several:
-        evaluation.expect_several_models()
+        evaluation.expect_models(2)
     task = evaluation.registry.load(tmp_path / "t.yaml")
     first, second = FakeLM(), FakeLM()
     runs = [ModelRun(evaluation, name) for name in ("a", "b")]
