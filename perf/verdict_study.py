@@ -589,7 +589,8 @@ def family_errors(times: int) -> None:
         "the same, conditional",
         "Holm over subjects and groups",
     )
-    table(f"57 subjects, gate drop 0: % of {times:,} runs with a false alarm / dropping subjects found", head, rows)
+    title = f"57 subjects, gate drop 0: % of {times:,} runs with a false alarm / dropping subjects found"
+    table(title, head, rows)
 
 
 def early_stopping(times: int) -> None:

@@ -140,6 +140,10 @@ class ModelRun:
                 found.setdefault(one.owner.name, one)
         return list(found.values())
 
+    def family_size(self, gate: Gate) -> int:
+        """Return the number of gates that share the error of a gate, on all models that do; 1 if it is alone."""
+        return max(1, len(self.family(gate))) * self.models_sharing
+
     @property
     def models_sharing(self) -> int:
         """The number of models among which the error of a family is divided."""

@@ -225,7 +225,7 @@ def _gates_on(run: ModelRun, tasks: set[str]) -> list[SelectedGate]:
 
 def _sharing(run: ModelRun, gate: Gate) -> int:
     """Return how many gates share the error of a wrong failure with this one, which is among them."""
-    return max(1, len(run.family(gate))) * run.models_sharing
+    return run.family_size(gate)
 
 
 def _only(parts: Iterable[TaskData], places: set[DocPlace]) -> Iterator[TaskData]:

@@ -44,7 +44,7 @@ def gate_prospects(session: Session) -> list[str]:
             str(one) if isinstance(one.owner, Group) else f"{one} of {one.owner.name}",
             one.gate,
             session.evaluation.asked(one.owner.name),
-            max(1, len(run.family(one.gate))),
+            run.family_size(one.gate),
         )
         for one in run.gates.values()
     ]

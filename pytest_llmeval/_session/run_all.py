@@ -119,8 +119,7 @@ class RunAll:
 
         def judged() -> Verdict:
             missing = run.missing(owner)
-            members = max(1, len(run.family(gate)))
-            data = None if missing else replace(self._data(run, owner), members=members)
+            data = None if missing else replace(self._data(run, owner), members=run.family_size(gate))
             return judge(gate, run.summary(owner), missing=missing, data=data)
 
         return run.computed(owner, ("verdict", owner.name, gate.id), judged)

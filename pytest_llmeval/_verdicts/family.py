@@ -7,8 +7,7 @@ no more likely than for a single gate. With `fdr`, false alarms are at most that
 - Gates of tasks, whose docs are independent draws: Holm's procedure, from three gates on without those that are on the
   safe side of their limits (`_stats.conditional_holm`); with `fdr`, the procedure of Benjamini and Hochberg.
 - Gates of groups, whose docs are those of the tasks: a fifth of the error, by Holm's procedure, which needs no
-  independence. More for groups would find hardly more of them, and fewer tasks (`family_power` in
-  `perf/verdict_study.py`).
+  independence. More for groups would find hardly more of them, and fewer tasks.
 - Several models answer the same docs, so their gates are not independent either: each model has an equal part of the
   error. The verdicts on one model therefore do not wait for the next.
 
