@@ -7,9 +7,14 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from hypothesis import settings
 
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+# The time of an example depends on what else the machine does, so it decides nothing.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")
