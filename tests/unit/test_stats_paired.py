@@ -96,8 +96,8 @@ def test_bounds_are_a_little_wider_than_tangos(lost: int, gained: int, n: int) -
     found = stats.paired_bounds(lost, gained, n, 0.95)
     low, high = score_limit(lost, gained, n, 1.6448536), -score_limit(gained, lost, n, 1.6448536)
     width = high - low
-    assert low - 0.055 * width <= found.low <= low + 0.01 * width
-    assert high - 0.01 * width <= found.high <= high + 0.055 * width
+    assert low - 0.05 * width <= found.low <= low + 0.01 * width
+    assert high - 0.01 * width <= found.high <= high + 0.05 * width
 
 
 @given(flips=FLIPS, confidence=CONFIDENCES)
