@@ -882,7 +882,7 @@ def docs_needed(times: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few comparisons: whether it runs, not what it finds")
-    parser.add_argument("studies", nargs="*", help="some of them, by the names of their functions; all take 9 minutes")
+    parser.add_argument("studies", nargs="*", help="some of them, by the names of their functions; all by default")
     asked = parser.parse_args()
     many, some, few = (200, 40, 20) if asked.quick else (20_000, 2_000, 200)
     for study, times in (
