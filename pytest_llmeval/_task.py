@@ -134,7 +134,7 @@ class DocMean:
     `values` maps the items of all docs to one number per doc; the metric is their mean, or with `log` its
     exponential. `plain`: the items are these numbers. `support`: the least and the greatest number that a doc can
     have, where known. Numbers computed from log-probabilities, which are 0 at most, have only lower bounds: `floor`
-    is that of the mean, and `least` computes that of a doc's number from the items of all docs.
+    is the lower bound of the mean; `least` computes that of one doc's number from the items of all docs.
     """
 
     values: Callable[[Sequence[Item]], Sequence[float]]
@@ -173,8 +173,8 @@ class Metric:
 
     A doc's item comes from one of three functions. `item` takes what the output type makes of a doc's loglikelihoods;
     `score` takes (prediction, references) of a generated text and returns items by name; `code` takes (completions,
-    prompt, references, doc, runner) and does so by running programs, for each k of `pass_at`. All are None where
-    `process_results` scores. `picks_by` returns the value of each choice, for a metric that is 1 if the choice
+    prompt, references, doc, runner), runs the programs, and returns one item for each k of `pass_at`. All are None
+    where `process_results` scores. `picks_by` returns the value of each choice, for a metric that is 1 if the choice
     with the largest value is right. `unconditional`: it also needs the choices' loglikelihoods without the context.
     `listed` is False for a metric that the task has by its output type, without a `metric_list`. `declared_range` is
     its entry of ``metadata: {ranges: {f1: [0, 1]}}``.

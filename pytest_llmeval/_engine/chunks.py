@@ -207,7 +207,7 @@ class OneDNNLinear(CallMode):
 
 
 class _ChunkAttention(OneDNNLinear):
-    """A context in which attention of the new tokens under `mask` is computed by the plan."""
+    """A context manager, inside of which the plan computes the attention of the new tokens, under `mask`."""
 
     def __init__(self, plan: _Plan, cache: _NewTokens, mask: torch.Tensor) -> None:
         super().__init__()

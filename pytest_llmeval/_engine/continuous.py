@@ -55,7 +55,7 @@ PIECE = 256
 
 
 class ContinuousGenerator:
-    """A `Writer` of texts of up to `reach` tokens and with plain settings (`is_plain`); `padded` writes the others.
+    """A `Writer` for texts of at most `reach` tokens with plain settings (`is_plain`); `padded` writes all others.
 
     `budget`: the limits on the tokens of all texts in the cache, and on their number; `pack`: the approximate number of
     new tokens in a pass. Both shrink when memory runs out. Raises ModelError if one text does not fit, or on failure.

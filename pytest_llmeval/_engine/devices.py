@@ -125,7 +125,7 @@ def _as_asked(usual: Budget, options: EngineOptions, fitting: int | None) -> Bud
 
 
 def pass_limits(model: Any, options: EngineOptions) -> Limits:
-    """Return the size limits of a pass over a tree: the usual ones, cut to free memory, or the user's."""
+    """Return the size limits of a pass over a tree: the user's, or the usual ones lowered to fit into free memory."""
     usual = {"cpu": CPU_PASSES, "mps": MPS_PASSES}.get(model.device.type, ACCELERATOR_PASSES)
     if options.max_batch_tokens is not None:
         return Limits(min(usual.pack, options.max_batch_tokens), options.max_batch_tokens)

@@ -113,7 +113,10 @@ class PaddedGenerator:
 
     @torch.no_grad()
     def _next_logits(self, rows: Sequence[TokenIds]) -> torch.Tensor:
-        """Return logits [rows, vocabulary] of the second new token, which depends on the cache."""
+        """Return the logits of the second new token, [rows, vocabulary].
+
+        Unlike those of the first, they depend on the cache.
+        """
         config = self._config(GenerationKwargs())
         config.max_new_tokens, config.output_logits = 2, True
         ids, mask = left_padded(rows)

@@ -193,7 +193,10 @@ class Scheduler:
         self._prefixes = {prefix: slot for prefix, slot in self._prefixes.items() if prefix in needed}
 
     def plan(self, pack: int) -> list[ScheduledChunk]:
-        """Return the chunks of the next pass, about `pack` tokens: short ones in slot order, then parts of prompts."""
+        """Return the chunks of the next pass, about `pack` tokens together.
+
+        Short chunks come first, in slot order; parts of prompts follow.
+        """
         pending = {row: row.pending(slot) for row, slot in self.live.items()}
         unread = {prefix for prefix, slot in self._prefixes.items() if slot.length < len(prefix.ids)}
         growing = [row for row, ids in pending.items() if len(ids) == 1 and unread.isdisjoint(row.path)]

@@ -105,10 +105,10 @@ def draw(logits: torch.Tensor, warpers: Sequence[Any], at: Sequence[float]) -> l
 
 
 def _slack(logits: torch.Tensor, scores: torch.Tensor, shares: torch.Tensor, warpers: Sequence[Any]) -> torch.Tensor:
-    """Return the largest change, by rounding, of the cumulated probabilities of a row [rows].
+    """Return, per row [rows], how far rounding may move the cumulative probabilities.
 
-    Rounding changes logits, and possibly the set of tokens that the warpers keep (top_k, top_p): the latter if that set
-    changes when the kept and the other logits are moved apart, or together, by the rounding error.
+    Rounding changes logits, and possibly the set of tokens that the warpers keep (top_k, top_p). The set may change if
+    moving kept and other logits apart, or together, by the rounding error changes it.
     """
     rounding = _rounding(logits)
     kept = scores > -torch.inf

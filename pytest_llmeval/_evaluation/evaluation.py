@@ -169,7 +169,7 @@ class Evaluation:
 def answer(
     opened: OpenTask, lm: LM, indices: Sequence[int], kept: BoundedCache[tuple[str, int], Rendered] | None = None
 ) -> list[DocResult]:
-    """Return the results of docs through one model: render, ask, score. A doc may fail by itself."""
+    """Return the results of docs through one model: render, ask, score. An error in one doc does not affect others."""
     chat = chat_of(lm) if opened.settings.chat_template else None
     results: dict[int, DocResult] = {}
     asked: dict[int, Rendered] = {}

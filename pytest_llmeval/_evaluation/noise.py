@@ -78,7 +78,10 @@ class NoiseFloors:
         return self._known.get(task)
 
     def needed(self, task: str) -> Noise | None:
-        """Return the noise of a task, with a problem if it was asked for and not measured; None if not asked for."""
+        """Return the noise of a task; None if it was not asked for.
+
+        If it was asked for and not measured, the value states the problem.
+        """
         return self._known.get(task, UNFINISHED) if self.asked_for else None
 
     def to_list(self) -> list[Any]:

@@ -13,7 +13,7 @@ from pytest_llmeval._task import Task
 
 
 def check_range(gate: Gate, meant: Sequence[tuple[Task, Metric]]) -> None:
-    """Raise if a gate's bounds or differences hold always or never. `meant`: its metric in each task.
+    """Raise if a bound or an allowed difference of a gate always or never holds. `meant`: its metric in each task.
 
     If the range of one task is unknown, nothing is checked.
     """

@@ -40,7 +40,7 @@ class TokenCache:
     def pairs(
         self, encoder: bytes, pairs: Sequence[Pair], encode: Callable[[Sequence[Pair]], list[TokenRequest]]
     ) -> list[TokenRequest]:
-        """Return the requests of pairs; `encode` is called once, with those that are not cached.
+        """Return the token ids of (context, continuation) pairs; those not in the cache are encoded in one call.
 
         `encoder`: a key that is equal for encoders that return equal ids. Raises RequestError as `encode` does, with
         the index of the pair in `pairs`.

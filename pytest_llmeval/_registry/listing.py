@@ -71,7 +71,7 @@ class Listing:
                 yield outline.name, self._peek(path) if outline.group else None
 
     def _peek(self, path: Path) -> Group | None:
-        """Return the group of a file as written, without adding it; None if it cannot be read."""
+        """Return the group in a file without registering it; None if the file cannot be read or holds no group."""
         if path not in self._peeked:
             try:
                 found = self._files.read(path)

@@ -1,4 +1,4 @@
-"""``--llmeval-list`` and ``--llmeval-show``: show what was collected, run nothing. And what gates could show."""
+"""``--llmeval-list`` and ``--llmeval-show``, which run nothing, and the lines before a run on its gates."""
 
 from __future__ import annotations
 

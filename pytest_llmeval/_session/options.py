@@ -79,8 +79,8 @@ OPTIONS = (
         "Find the first checkpoint from GOOD to BAD on which a selected gate fails. The checkpoints are those saved "
         "beside GOOD and BAD, ordered by the numbers in their names, or those given with --llmeval-model, in that "
         "order. The search halves the range, so it assumes that all checkpoints after a bad one are bad too. Exit "
-        "code: 0 if found; 1 if GOOD fails, BAD passes, either cannot be judged, or a checkpoint that was left out may "
-        "be the first bad one.",
+        "code: 0 if found; 1 if GOOD fails, BAD passes, either cannot be judged, or the first bad one may be a "
+        "checkpoint that was left out because it could not be loaded or judged.",
         "args",
         {"nargs": 2, "metavar": ("GOOD", "BAD")},
     ),
@@ -90,7 +90,7 @@ OPTIONS = (
         "Folder with local copies of data sets: DIR/<dataset_path> is read instead of the hub (environment variable: "
         "LLMEVAL_DATA).",
     ),
-    _text("limit", "N|0.x", "Evaluate only the first N docs of each task, or below 1 that share of its docs."),
+    _text("limit", "N|0.x", "Evaluate only the first N docs of each task; a number below 1 is a share of its docs."),
     _text("sample", "random:SEED", "With --llmeval-limit: draw the docs at random with this seed."),
     _text("fewshot", "N", "Number of few-shot examples, instead of each task's own number."),
     _text("fewshot-seed", "S", f"Seed for drawing few-shot examples (default {FEWSHOT_SEED})."),
@@ -112,15 +112,15 @@ OPTIONS = (
     _switch("update-baseline", "Write the answers of this run to the baseline, instead of comparing with it."),
     _switch(
         "early-stop",
-        "Run the docs in random order, and stop each task once the result of every selected gate that depends on it "
-        "is proven. A gate is proven at its own confidence, or else at that of the ini key llmeval_stop_confidence.",
+        "Run the docs in random order. A task stops once the results of all selected gates that need it are proven. "
+        "A gate is proven at its own confidence, or else at that of the ini key llmeval_stop_confidence.",
     ),
     _text(
         "noise",
         "N[:DTYPE]",
-        "Estimate numerical noise on N docs per task. A gate with a confidence that fails only because of right/wrong "
-        "flips within that noise is inconclusive. The N docs are scored again in passes of other sizes, and in DTYPE "
-        "if given (64:bfloat16). Needs --llmeval-baseline.",
+        "Estimate numerical noise: score N docs per task again in forward passes of other sizes, and in DTYPE if given "
+        "(64:bfloat16). A gate with a confidence is inconclusive, not failed, if only right/wrong flips within that "
+        "noise make it fail. Needs --llmeval-baseline.",
     ),
     Option(
         "wrong",
@@ -149,8 +149,9 @@ OPTIONS = (
     Option("inconclusive", "Outcome of an inconclusive gate: pass or fail.", "string", default="pass"),
     Option(
         "family",
-        "The gates with a confidence that share its error: those of one rule (rule), all with the same metric and "
-        "condition on one model (checkpoint, the default), or these on all models of the session (session).",
+        "Which gates with a confidence share one error rate. rule: those of one line of the configuration. checkpoint "
+        "(default): all on one model with the same metric and condition. session: the same, over all models of the "
+        "session.",
         "string",
         default="checkpoint",
     ),
@@ -170,7 +171,8 @@ OPTIONS = (
     Option(
         "stop_split",
         "With --llmeval-early-stop: the share of a gate's error that early looks may spend, between 0 and 1. The rest "
-        "is kept for the last doc. A small share needs more docs for clear results, and detects more if all docs run.",
+        "is kept for the last doc. With a small share, clear results take more docs, and smaller differences are "
+        "detected if all docs run.",
         "string",
         default="0.5",
     ),

@@ -108,9 +108,9 @@ def threshold_for(limit: float, docs: int, alpha: float) -> float:
 
 
 def _least_right(limit: float, docs: int, threshold: float) -> Ints:
-    """Return, for each number of docs from 1, the least number of right ones at which the capital is reached.
+    """Return, for n = 1, 2, ... docs, the smallest number of right ones with which the test stops.
 
-    One more than the docs if it cannot be reached.
+    It is n + 1 if the test cannot stop at n.
     """
     import numpy as np
 

@@ -43,10 +43,10 @@ def conditional_holm(p_values: Mapping[K, float], alpha: float) -> frozenset[K]:
 
 
 def benjamini_hochberg(p_values: Mapping[K, float], alpha: float) -> frozenset[K]:
-    """Return the hypotheses rejected so that the expected share of true ones among them is at most `alpha`.
+    """Return the hypotheses that the procedure of Benjamini and Hochberg rejects.
 
-    Benjamini and Hochberg (1995, J. R. Stat. Soc. B 57, 289-300), for independent p-values. A hypothesis whose p-value
-    is NaN is never rejected.
+    Among these the expected share of true hypotheses is at most `alpha`, for independent p-values (1995, J. R. Stat.
+    Soc. B 57, 289-300). A hypothesis whose p-value is NaN is never rejected.
     """
     known = sorted(p for p in p_values.values() if p == p)
     reached = [p for rank, p in enumerate(known, 1) if p <= alpha * rank / len(p_values)]

@@ -9,9 +9,9 @@ first one without a result, so that the sequential tests of `_stats.MeanTest` ar
   calibrated to the number of docs, and the last doc is judged at exactly the error that they leave (`Crossing`).
 - A gate with ``scope: dataset``, or without a confidence, is a statement on all selected docs: they are drawn without
   replacement, and the result is certain at the last doc. Without a confidence the error is that of ini
-  `llmeval_stop_confidence`; at 1 a gate is proven only once the other docs cannot change its outcome. Floors among
-  them also bet on the differences from the scores in a baseline that has all docs: its mean over all docs is known. On
-  the population they do not: its mean is unknown for the baseline too.
+  `llmeval_stop_confidence`; at 1 a gate is proven only once the other docs cannot change its outcome. Floors of this
+  kind also use a baseline that has all docs, because its mean over the data set is known. Gates on the population
+  cannot use it, because the baseline's mean over the population is unknown.
 - Some docs decide the gate at once: a doc with an error or NaN, a must-stay-right doc that became wrong, a doc without
   a partner in the baseline or with another prompt there.
 
