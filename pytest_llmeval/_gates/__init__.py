@@ -47,6 +47,7 @@ from pytest_llmeval._gates.gate import Operator
 from pytest_llmeval._gates.gate import Place
 from pytest_llmeval._gates.gate import Rule
 from pytest_llmeval._gates.gate import Scope
+from pytest_llmeval._gates.ranges import check_range
 from pytest_llmeval._gates.reading import parse_gate
 from pytest_llmeval._gates.reading import parse_gate_text
 from pytest_llmeval._gates.reading import parse_rule
@@ -63,6 +64,7 @@ __all__ = [
     "Rule",
     "Scope",
     "check_gate",
+    "check_range",
     "gate_ids",
     "gates_for",
     "is_meant",

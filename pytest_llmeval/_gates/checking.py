@@ -50,7 +50,7 @@ def check_gate(gate: Gate, owner: Task | Group, leaves: Sequence[Task] = ()) -> 
         example = f"{gate.metric},{filters[0]}"
         raise gate.place.error(f"{what} has the filters {', '.join(filters)}; name the one meant, e.g. {example!r}")
     if not _is_own(gate.metric, owner):
-        check_range(gate, _meant(gate.metric, owner, leaves))
+        check_range(gate, [metric for _, metric in _meant(gate.metric, owner, leaves)])
     if gate.change is not None:
         _check_direction(gate, owner, leaves)
     if gate.confidence is not None:

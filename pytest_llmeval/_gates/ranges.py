@@ -9,15 +9,14 @@ from pytest_llmeval._gates.gate import Bound
 from pytest_llmeval._gates.gate import Change
 from pytest_llmeval._gates.gate import Gate
 from pytest_llmeval._task import Metric
-from pytest_llmeval._task import Task
 
 
-def check_range(gate: Gate, meant: Sequence[tuple[Task, Metric]]) -> None:
+def check_range(gate: Gate, meant: Sequence[Metric]) -> None:
     """Raise if a bound or an allowed difference of a gate always or never holds. `meant`: its metric in each task.
 
-    If the range of one task is unknown, nothing is checked.
+    If the range in one task is unknown, nothing is checked.
     """
-    ranges = [ends for _, metric in meant if (ends := _range_of(metric)) is not None]
+    ranges = [ends for metric in meant if (ends := _range_of(metric)) is not None]
     if not ranges or len(ranges) < len(meant):
         return
     low, high = min(ends[0] for ends in ranges), max(ends[1] for ends in ranges)

@@ -107,7 +107,7 @@ def _update(baseline: Baseline, report: ModelReport) -> Iterator[ReportLine]:
         if update.kept or update.changed:
             yield ReportLine(f"baseline {baseline.name}: {task.summary.name}: {update}")
         if changes and changes.lucky and task.data.task.cluster is None:
-            lucky.append(f"{task.summary.name} ({changes.better:,} docs gained, {changes.worse:,} lost)")
+            lucky.append(f"{task.summary.name} ({changes.better:,} gained, {changes.worse:,} lost)")
     if lucky:
         yield ReportLine(
             f"baseline {baseline.name}: renewed with gains that may be luck: {listed(lucky, 3)}; a baseline that is "

@@ -110,7 +110,13 @@ def judge_change(
         fact("range", passages_assumed(gate, seen.now)),
         fact("range", interval and _assumed(seen)),
         fact("power", _visible_text(seen, evidence.visible, members)),
-        fact("needs", interval and docs_needed(outcome, gate, seen.difference, [seen.margin(change)], interval, draw)),
+        fact(
+            "needs",
+            interval
+            and docs_needed(
+                outcome, gate, seen.difference, [seen.margin(change)], interval, draw, varies=bool(seen.stderr)
+            ),
+        ),
         fact("certain", whole and "the whole data set was run, so this is certain"),
         fact("limit", gate.confidence is None and _in_stderrs(change, seen)),
         fact("caution", observed and _unusual(seen)),

@@ -48,7 +48,9 @@ def judge_floor(gate: Gate, confidence: float, sample: Sample | None, draw: Draw
     outcome = decide(estimate, confidence, limits)
     worse, broken = (None, 0) if outcome == "passed" else p_worse(estimate, limits)
     better = None if outcome == "failed" else p_better(estimate, limits)
-    shown = _on_scale(interval, sample)
+    # A band fails at a share of its error; what is shown of other outcomes is the interval that decides them.
+    at = confidence if outcome == "passed" else 1 - (1 - confidence) / len(limits)
+    shown = _on_scale(interval if at == confidence else estimate.bounds(at), sample)
     visible = _visible(gate, confidence, sample)
     evidence = Evidence(shown, worse, better, visible)
     ends = (("low", shown.low), ("high", shown.high), ("p", evidence.p))
@@ -56,12 +58,23 @@ def judge_floor(gate: Gate, confidence: float, sample: Sample | None, draw: Draw
     p_value = worse if outcome == "failed" else None
     verdict = Verdict(outcome, observed.headline, {**observed.numbers, **numbers}, p_value=p_value, evidence=evidence)
     return verdict.adding(
-        Fact("value", bounds_text(shown, confidence)),
+        Fact("value", bounds_text(shown, at)),
         fact("noise", p_shown(evidence, worse=_claim(gate, broken), better=_claim(gate))),
         fact("range", passages_assumed(gate, sample)),
         fact("range", _assumed(sample, interval)),
         fact("power", _visible_text(visible)),
-        fact("needs", docs_needed(outcome, gate, _mean(sample), [limit for _, limit in limits], interval, draw)),
+        fact(
+            "needs",
+            docs_needed(
+                outcome,
+                gate,
+                _mean(sample),
+                [limit for _, limit in limits],
+                interval,
+                draw,
+                varies=min(sample.values) < max(sample.values),
+            ),
+        ),
         fact("limit", len(limits) > 1 and f"the {len(limits)} bounds share the error of a wrong failure"),
         fact("caution", draw.not_random),
         fact("next", outcome == "inconclusive" and advice(gate, sample)),

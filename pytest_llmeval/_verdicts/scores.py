@@ -15,13 +15,17 @@ from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from collections.abc import Set
 from dataclasses import dataclass
+from dataclasses import replace
+from numbers import Integral
 from typing import Any
 from typing import Literal
 
 from pytest_llmeval._errors import ArgumentError
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._gates import Gate
+from pytest_llmeval._gates import check_range
 from pytest_llmeval._gates import parse_gate_text
 from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
@@ -39,6 +43,12 @@ from pytest_llmeval._verdicts.samples import Draw
 from pytest_llmeval._verdicts.samples import sample_of
 from pytest_llmeval._verdicts.verdict import Outcome
 from pytest_llmeval._verdicts.verdict import Verdict
+
+
+#: Larger scores are mistakes, and their squares would overflow.
+_GREATEST = 1e100
+#: A `total` of more docs than this is a mistake.
+_MOST_DOCS = 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +136,14 @@ def judge(
         raise ArgumentError(f"baseline: {len(before):,} scores before and {len(now):,} now do not pair")
     metric = Metric(condition.metric, "number", AGGREGATIONS["mean"], None, declared_range=_range(range, now, before))
     passages = None if clusters is None else _passages(clusters, len(now))
+    if total is not None and not (isinstance(total, Integral) and total < _MOST_DOCS):
+        raise ArgumentError(f"total: expected the number of docs of the data set, got {total!r}")
     if total is not None and total < len(now):
         raise ArgumentError(f"total: {len(now):,} scores are more than the {total:,} docs of the data set")
     if drawn not in ("random", "first"):
         raise ArgumentError(f"drawn: expected 'random' or 'first', got {drawn!r}")
-    of = len(now) if total is None else total
+    _check_limits(condition, metric, now, before or ())
+    of = len(now) if total is None else int(total)
     draw = Draw("all" if len(now) == of else drawn, len(now), of)
     value = _value(condition, now, passages)
     summary = Summary(name, name, None, None, len(now), of, (value,))
@@ -160,17 +173,27 @@ def _gate_of(text: str) -> Gate:
     return gate
 
 
+def _check_limits(gate: Gate, metric: Metric, now: Sequence[float], before: Sequence[float]) -> None:
+    """Raise ArgumentError for a limit that always or never holds, by the declared range or for scores of 0 and 1."""
+    if metric.range is None and all(score in (0, 1) for score in (*now, *before)):
+        metric = replace(metric, declared_range=ScoreRange(0.0, 1.0))
+    try:
+        check_range(gate, [metric])
+    except SettingError as error:
+        raise ArgumentError(str(error)) from None
+
+
 def _numbers(what: str, given: Iterable[Any]) -> list[float]:
     """Return finite numbers; raise ArgumentError with the place of the first one that is not."""
     found: list[float] = []
-    if isinstance(given, str | bytes | Mapping) or not hasattr(given, "__iter__"):
+    if isinstance(given, str | bytes | Mapping | Set) or not hasattr(given, "__iter__"):
         raise ArgumentError(f"{what}: expected one number per doc, got a {type(given).__name__}")
     for place, item in enumerate(given):
         try:
             number = math.nan if isinstance(item, str | bytes) else float(item)
         except (TypeError, ValueError, OverflowError):
             number = math.nan
-        if not math.isfinite(number):
+        if not abs(number) < _GREATEST:
             raise ArgumentError(f"{what}[{place}]: expected a finite number, got {item!r}")
         found.append(number)
     if not found:
@@ -196,7 +219,10 @@ def _range(
 
 def _passages(clusters: Iterable[Hashable], n: int) -> list[str]:
     numbers: dict[Hashable, int] = {}
-    found = [str(numbers.setdefault(cluster, len(numbers))) for cluster in clusters]
+    try:
+        found = [str(numbers.setdefault(cluster, len(numbers))) for cluster in clusters]
+    except TypeError:
+        raise ArgumentError("clusters: expected one hashable value per doc, such as a text or a number") from None
     if len(found) != n:
         raise ArgumentError(f"clusters: {len(found):,} clusters for {n:,} scores; each doc has one")
     return found

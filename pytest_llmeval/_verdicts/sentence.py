@@ -138,14 +138,22 @@ def p_shown(evidence: Evidence, *, worse: str, better: str) -> str | None:
 
 
 def docs_needed(
-    outcome: Outcome, gate: Gate, estimate: float, limits: Sequence[float], interval: Interval, draw: Draw
+    outcome: Outcome,
+    gate: Gate,
+    estimate: float,
+    limits: Sequence[float],
+    interval: Interval,
+    draw: Draw,
+    *,
+    varies: bool = True,
 ) -> str | None:
     """Return the number of docs that would decide an inconclusive gate in 80 % of runs if the observed value is true.
 
     Bounds lie within a distance of the value that shrinks with the root of the number of docs, so that
     ``n ((z_c + z_.8) / z_c * distance / gap)**2`` docs are needed, where `distance` is that of the bound nearest to the
-    limit and `gap` that of the limit (normal theory, with the z of the gate's confidence). None if the gate has two
-    limits or a confidence below .6, and if bounds are unknown.
+    limit and `gap` that of the limit (normal theory, with the z of the gate's confidence). Where no doc differs from
+    the others (not `varies`), n docs like these show a gap if ``(1 - gap)**n`` is at most the error. None if the gate
+    has two limits or a confidence below .6, and if bounds are unknown.
     """
     confidence = gate.confidence
     if outcome != "inconclusive" or confidence is None or len(limits) != 1:
@@ -156,12 +164,16 @@ def docs_needed(
     distance = interval.high - estimate if estimate < limits[0] else estimate - interval.low
     if confidence < 0.6 or not math.isfinite(distance) or not math.isfinite(gap):
         return None
+    if not varies:
+        if not 0 < gap < 1:
+            return "no number of docs like these would decide it" if gap == 0 else None
+        return f"{docs_text(math.ceil(math.log(1 - confidence) / math.log1p(-gap)))} like these would decide it"
     z = NormalDist().inv_cdf(confidence)
     times = math.inf if gap == 0 else ((z + NormalDist().inv_cdf(0.8)) / z * distance / gap) ** 2
     if times > 100:
         return "the value is too close to the limit for 100 times more docs to decide it"
     needed = float(f"{draw.seen * times:.2g}")
-    return f"about {docs_text(int(needed))} would decide it if the observed value is the true one"
+    return f"about {docs_text(int(needed))} would decide it in 80 % of runs if the observed value is the true one"
 
 
 def passages_assumed(gate: Gate, sample: Sample | None) -> str | None:

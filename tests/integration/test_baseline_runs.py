@@ -86,7 +86,7 @@ class TestWriting:
         suite2.doubt()
         run = suite2.run(BASELINE, UPDATE)
         assert run.ret == 0
-        shown = "renewed with gains that may be luck: birds (2 docs gained, 0 lost); a baseline that is renewed"
+        shown = "renewed with gains that may be luck: birds (2 gained, 0 lost); a baseline that is renewed"
         assert (shown in run.stdout.str()) is warns
         assert ("may be luck" in run.stdout.str()) is warns
 

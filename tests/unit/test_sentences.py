@@ -215,11 +215,29 @@ class TestAnInconclusiveGate:
         times = ((1.6449 + 0.8416) / 1.6449 * (0.7 - judgement.interval.low) / 0.05) ** 2
         expected = int(float(f"{100 * times:.2g}"))
         assert judgement.sentence.endswith(
-            f"; about {expected:,} docs would decide it if the observed value is the true one"
+            f"; about {expected:,} docs would decide it in 80 % of runs if the observed value is the true one"
         )
         # With as many docs of that value the gate passes with room to spare.
         right = round(0.7 * expected)
         assert judge("acc >= 0.65 @ 0.95", hits(right, expected - right)).outcome == "passed"
+
+    @pytest.mark.parametrize(
+        ("gate", "docs", "needed"),
+        [
+            ("acc >= 0.98 @ 0.95", 148, "149 docs like these"),
+            ("acc >= baseline - 0.01 @ 0.95", 298, "299 docs like these"),
+            ("acc >= baseline - 0.02 @ 0.95", 2, "149 docs like these"),
+            ("acc >= 0.5 @ 0.95", 1, "5 docs like these"),
+            ("acc >= 1 @ 0.95", 100, "no number of docs like these"),
+        ],
+    )
+    def test_without_a_wrong_doc_names_the_docs_that_can_pass(self, gate: str, docs: int, needed: str) -> None:
+        judgement = judge(gate, [1] * docs, [1] * docs)
+        assert judgement.sentence.endswith(f"; {needed} would decide it")
+        if needed[0].isdigit():
+            least = int(needed.split()[0])
+            assert judge(gate, [1] * least, [1] * least).outcome == "passed"
+            assert judge(gate, [1] * (least - 1), [1] * (least - 1)).outcome == "inconclusive"
 
     def test_of_a_data_set_needs_all_of_it(self) -> None:
         judgement = judge("acc >= 0.69 @ 0.95 dataset", hits(70, 30), total=400)
