@@ -18,6 +18,9 @@ The second margin is that of the choice by ``acc_norm``, in log-probability per 
 Docs of two runs pair by both hashes, never by their numbers, which are for the reader (``doc[0]``). The doc hash has 50
 bits and the prompt hash 30: the probability that any two of 14,042 different docs share a doc hash is 1e-7, and that
 they share both hashes and pair wrongly 1e-16.
+
+baseline, record, entry  a baseline folder, the file of a task, the line of a doc
+comparison               the pairs of docs of a run and its baseline, and the reasons against comparing them
 """
 
 from __future__ import annotations

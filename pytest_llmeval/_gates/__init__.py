@@ -25,6 +25,11 @@
 
 Gates are judged in `_verdicts`. Every error names the place (file and line, or setting), the entry as written, and
 the remedy.
+
+reading    the parser of a gate
+gate       gates and rules as values
+checking   checks of a gate against its task or group
+ranges     checks of its limits against the range of the metric
 """
 
 from __future__ import annotations

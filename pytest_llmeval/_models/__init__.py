@@ -1,6 +1,12 @@
 """The loading of a model from its spec: specs, arguments, loading, encoding.
 
 Only this package and `_engine` import torch and transformers, and only when a model is loaded.
+
+specs, arguments             the texts of --llmeval-model and --llmeval-model-args
+loading, checkpoints         config, tokenizer and weights of a folder, a .gguf file or a hub id; checks of its files
+huggingface                  the `LM` that combines encoder, engine and chat template
+encoding, cuts, token_cache  texts to token ids and back
+history                      the saved checkpoints of one training run, and the search for the first bad one
 """
 
 from __future__ import annotations

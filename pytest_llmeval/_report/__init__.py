@@ -1,6 +1,12 @@
 """Reports at the end of a run: tables and lines for the terminal, Markdown for a CI job, and files as lm_eval's.
 
 Reports take plain values, one `ModelReport` per model, and also compare the numbers of several models.
+
+model_report             the values of all reports, one per model
+table, lines             tables and lines for the terminal and for the summary of a CI job
+baseline_lines           lines on the differences of a run from its baseline
+model_comparison         the change of each value from the first to the last model
+result_files             --llmeval-output
 """
 
 from __future__ import annotations

@@ -11,6 +11,12 @@ reaches its limit, fails if the upper bound lies below it, and is otherwise inco
 | real, two models | `paired_mean_bounds` | `difference_p` |
 
 numpy and scipy are imported by the first call.
+
+proportions, means, gaffke  bounds on one proportion, and on the mean of real-valued scores
+paired, tango               bounds and p-values of two models on 0/1 scores
+signflip, clusters          the same for real-valued scores; docs that share a passage
+families, power             multiple testing; what a gate would detect, and on how few docs it cannot pass
+sequential, crossing        tests that are valid after every doc, and their exact error on 0/1 scores
 """
 
 from __future__ import annotations

@@ -6,6 +6,18 @@ A gate passes only on finite numbers over all selected docs. It fails, with the 
 the metric, a finite score, or a doc's partner in the baseline. A gate therefore never passes because data is missing.
 Without a confidence the observed value decides. With a confidence a gate passes if its bound shows that it holds, fails
 if its bound shows that it does not hold, and is otherwise inconclusive.
+
+judging                     the verdict on a gate by its kind
+observed, floor             gates on the observed value; floors and ceilings with a confidence
+comparison, change, paired  gates against the baseline: docs paired, the change judged, a value before and now
+must_stay_right, noise      docs that must stay right; flips that rounding may explain
+family                      the correction for the number of gates
+sequential, series          early stopping: gates that are proven by a part of their docs
+samples, estimate           one number per doc; bounds and p-values of a mean or a difference
+gate_data                   the docs of a gate, and their partners in the baseline
+verdict, sentence, telling  outcome and facts; the texts of numbers and docs; the most informative docs
+prospect                    the lines before a run: which loss a gate would see, and whether it can pass
+scores                      `pytest_llmeval.judge` on plain scores
 """
 
 from __future__ import annotations
