@@ -48,7 +48,7 @@ def main() -> None:
     from transformers import AutoTokenizer
 
     evaluation, cache = Evaluation(Settings(data_dir=arguments.mirror), Registry()), TokenCache()
-    evaluation.expect_several_models()
+    evaluation.expect_models(2)
     found = [evaluation.registry.load(path.resolve()) for path in arguments.tasks]
     tasks = [evaluation.open(task) for task in found if isinstance(task, Task)]
     for folder in arguments.folders.split(","):
