@@ -1,7 +1,7 @@
 """Verdicts on the change of a value since the baseline, from the changes of its docs.
 
     capitals: acc 0.2400, was 1.0000: fell by 0.7600, allowed 0.02 at 95 % confidence
-      change    between -0.8388 and -0.6652 (each bound holds at 95 %)
+      change    between -0.8389 and -0.6650 (each bound holds at 95 %)
       docs      75 docs compared: 57 lost, 0 gained
       noise     p < 0.0001 for a fall beyond 0.02
       power     a true fall of 0.1077 would fail this gate in 80 % of runs

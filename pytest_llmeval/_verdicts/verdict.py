@@ -1,10 +1,10 @@
 """The verdict on a gate: an outcome, a headline that stands alone, and the labelled facts that led to it.
 
     capitals: acc 0.2400, was 1.0000: fell by 0.7600, allowed 0.02 at 95 % confidence
-      change    between -0.8388 and -0.6652 (each bound holds at 95 %)
+      change    between -0.8389 and -0.6650 (each bound holds at 95 %)
       docs      75 docs compared: 57 lost, 0 gained
       noise     p < 0.0001 for a fall beyond 0.02
-      family    Holm's correction over 6 gates
+      family    Holm's correction over 6 gates, 4 of them set aside as on the safe side
 
 `Verdict.text` is the text above, `Verdict.sentence` one line with the facts that matter most. Facts are added one by
 one and joined only here.
