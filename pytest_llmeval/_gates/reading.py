@@ -48,6 +48,8 @@ _COMPARISON = re.compile(
 _LIMIT = re.compile(r"(?P<limit>[^@]*?)\s*(?:@\s*(?P<confidence>[^\s@]+)(?P<words>(?:\s+\w+)*))?")
 _BASELINE = re.compile(r"baseline(?:\s*(?P<sign>[+-])\s*(?P<offset>.+))?")
 _STAYS_RIGHT = re.compile(r"(?P<key>.+?)\s+stays\s+right(?:\s+on\s+(?P<docs>all|\d[\d\s,]*))?(?:\s+as\s+(?P<name>.+))?")
+#: The least error of a gate: smaller p-values are not computed, and families divide it.
+_LEAST_ERROR = 1e-9
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _NAME = re.compile(r"[^\s\[\]](?:[^\[\]\n\r]*[^\s\[\]])?")
 #: Text that must not follow a name, because it would be read as a part of it: a second name, a confidence, docs.
@@ -197,6 +199,8 @@ def _confidence(value: object, place: Place) -> float:
     if not 0.5 <= number < 1:
         mend = f"; did you mean {number / 100:g}?" if 50 <= number < 100 else ""
         raise place.error(f"confidence: expected a number from 0.5 to below 1, such as 0.95, got {value!r}{mend}")
+    if 1 - number < _LEAST_ERROR:
+        raise place.error(f"confidence: {value!r} is too close to 1: its error must be at least {_LEAST_ERROR:g}")
     return number
 
 

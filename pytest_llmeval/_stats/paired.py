@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pytest_llmeval._stats.tango import Ints
 
 #: The error of the confidence set for the discordance, as a share of the level.
-_SET_SHARE = 0.005
+SET_SHARE = 0.005
 #: The terms that sums leave out, as a share of the level.
 _LEFT_OUT = 1e-8
 #: The numbers of discordances tried over the confidence set, and then between the neighbours of the worst one.
@@ -231,14 +231,14 @@ class _Test:
         worst = int(found.argmax())
         between = np.linspace(tried[max(worst - 1, 0)], tried[min(worst + 1, _TRIED - 1)], _TRIED_AGAIN)
         again = _probabilities(discordant, fewest, self.n, difference, between, left_out)
-        return float(max(found[worst], again.max()) + discordant.size * left_out) / (1 - _SET_SHARE)
+        return float(max(found[worst], again.max()) + discordant.size * left_out) / (1 - SET_SHARE)
 
 
 def _plausible(seen: int, n: int, level: float) -> tuple[float, float]:
     """Return the ends of the confidence set for the discordance (Clopper and Pearson 1934, Biometrika 26, 404-413)."""
     from scipy.special import betaincinv
 
-    half = _SET_SHARE * level / 2
+    half = SET_SHARE * level / 2
     lowest = float(betaincinv(seen, n - seen + 1, half)) if seen else 0.0
     return lowest, float(betaincinv(seen + 1, n - seen, 1 - half)) if seen < n else 1.0
 

@@ -12,6 +12,7 @@ from math import sqrt
 from pytest_llmeval._stats import tango
 from pytest_llmeval._stats.interval import check_count
 from pytest_llmeval._stats.interval import error_of
+from pytest_llmeval._stats.paired import SET_SHARE
 from pytest_llmeval._stats.paired import drop_fails
 from pytest_llmeval._stats.paired import drop_p
 
@@ -36,9 +37,13 @@ def detectable_drop(n: int, usual: float, error: float, power: float = 0.8, marg
     check_count("n", n)
     if n == 0:
         return inf
+    # At least one doc: that no flip was seen does not show that flips are impossible.
+    usual = max(usual, 1 / n)
     fewest_lost = cache(lambda discordant: _fewest_lost(n, discordant, margin, error))
     low = max(margin, 0.0)
     most = 1 - usual
+    if most <= low:
+        return inf
 
     def lacking(drop: float) -> float:
         return power - _power(fewest_lost, n, usual, drop)
@@ -48,6 +53,9 @@ def detectable_drop(n: int, usual: float, error: float, power: float = 0.8, marg
     for _ in range(5):
         drop = low + z * sqrt(max(usual + drop, 1 / n) / n)
     high = min(drop, most)
+    if lacking(low) <= 0:
+        # At the margin itself a gate fails at most at its level; only where that is high may rounding exceed it.
+        return low
     while lacking(high) > 0:
         if high >= most:
             return inf
@@ -61,7 +69,8 @@ def docs_to_pass(margin: float, error: float) -> int:
     ``(1 - margin)**n``, the probability of this outcome at the margin, must be about `error` (the rule of three). A
     margin of 0 or less asks for gains: the least number of docs that pass if all of them are gained.
     """
-    n = max(ceil(log(error) / log(1 - margin if margin > 0 else (1 - margin) / 2)), 1)
+    # The p-value of this outcome is its probability over what the confidence set of the discordance leaves.
+    n = max(ceil(log(error * (1 - SET_SHARE)) / log(1 - margin if margin > 0 else (1 - margin) / 2)), 1)
     while drop_p(0 if margin > 0 else n, 0, n, -margin) > error:
         n += 1
     return n
@@ -123,7 +132,7 @@ def _power(fewest_lost: Callable[[int], int], n: int, usual: float, drop: float)
     # The same numbers serve all drops, so that most of their edges are known already.
     known = [0]
     while known[-1] < last:
-        known.append(known[-1] + max(1, known[-1] // 12))
+        known.append(min(known[-1] + max(1, known[-1] // 12), n))
     known = [m for m, beyond in zip(known, [*known[1:], n + 1], strict=True) if beyond > first]
     discordant = np.arange(first, last + 1)
     # The edge lies, on average, in the middle between the last outcome that does not fail and the first one that does.

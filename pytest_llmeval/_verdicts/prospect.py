@@ -89,7 +89,7 @@ def _seen(gates: Sequence[Planned], text: str, members: int, allowed: float) -> 
     """Return the loss that gates of one condition would see, on the fewest and on the most docs."""
     sizes = sorted({min(one.docs for one in gates), max(one.docs for one in gates)})
     error = gates[0].error / members
-    drops = [_stats.detectable_drop(n, max(_GUESSED_FLIPS, 1 / n), error, margin=allowed) for n in sizes]
+    drops = [_stats.detectable_drop(n, _GUESSED_FLIPS, error, margin=allowed) for n in sizes]
     found = [
         f"a true fall of {number_text(drop)} on {docs_text(n)}" if math.isfinite(drop) else f"no fall on {docs_text(n)}"
         for n, drop in zip(sizes, drops, strict=True)

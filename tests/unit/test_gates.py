@@ -141,6 +141,7 @@ def test_entries(entry: str | Mapping[str, Any], meant: tuple[object, ...]) -> N
         ),
         ("acc >= 0.3 @ 0.4", "confidence: expected a number from 0.5 to below 1"),
         ("acc >= 0.3 @ 1", "confidence: expected a number from 0.5 to below 1"),
+        ("acc >= 0.3 @ 0.9999999999", "is too close to 1: its error must be at least 1e-09"),
         ("acc >= 0.3 @ 0.95 world", "scope: expected population or dataset, got 'world'"),
         ("acc >= 0.3 @", "expected NUMBER or baseline - NUMBER, then perhaps @ CONFIDENCE"),
         ({"metric": "acc", "max_drop": -0.01}, "max_drop: expected a number of 0 or more, got -0.01"),

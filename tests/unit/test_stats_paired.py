@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from functools import cache
 from math import comb
 from math import inf
+from math import log
+from math import log1p
 
 import numpy as np
 import pytest
@@ -243,6 +245,16 @@ def test_a_drop_fails_if_its_p_value_is_at_most_the_error(
     assert stats.drop_fails(*flips, margin, error) == (stats.drop_p(*flips, margin) <= error)
 
 
+@pytest.mark.parametrize("n", [1, 2, 50, 75])
+@pytest.mark.parametrize(
+    ("error", "margin", "usual"), [(0.5, 0.0, 0.99), (0.05, 0.9, 0.05), (1e-9, 0.02, 0.0), (0.3, 0.3, 1.0)]
+)
+def test_a_detectable_drop_of_extreme_gates_is_a_drop(n: int, error: float, margin: float, usual: float) -> None:
+    """Nearly all docs flip, or few docs and a tiny level: a drop from the margin to 1, or none at all."""
+    drop = stats.detectable_drop(n, usual, error, margin=margin)
+    assert margin <= drop <= 1 or drop == inf
+
+
 @pytest.mark.parametrize(("margin", "docs"), [(0.01, 299), (0.02, 149), (0.05, 59), (0.0, 5)])
 def test_fewest_docs_on_which_a_drop_can_pass(margin: float, docs: int) -> None:
     """Of a drop without flips; without a margin, if all docs are gained."""
@@ -253,6 +265,7 @@ def test_fewest_docs_on_which_a_drop_can_pass(margin: float, docs: int) -> None:
 
 
 def test_fewest_docs_on_which_a_floor_can_pass() -> None:
+    assert stats.docs_to_pass(1e-6, 0.05) == pytest.approx(log(0.995 * 0.05) / log1p(-1e-6), abs=2)
     assert [stats.docs_to_pass_floor(floor, 0.05) for floor in (0.0, 0.5, 0.98, 1.0)] == [1, 5, 149, inf]
     assert stats.exact_bounds(149, 149, 0.95).low >= 0.98 > stats.exact_bounds(148, 148, 0.95).low
 
