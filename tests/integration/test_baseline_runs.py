@@ -332,6 +332,20 @@ class TestComparing:
         )
 
 
+def test_one_gate_in_two_files_is_a_family(pytester: pytest.Pytester, suite: Path, write_task: WriteTask) -> None:
+    """5 of 10 right with a floor of .8: p = .0328 alone, above the half of .05 that a family of two leaves it."""
+    write_task("half", [0, 1] * 5, gates="acc >= 0.8 @ 0.95")
+    write_task("whole", [0] * 40, gates="acc >= 0.80 @ 0.95")
+    together = pytester.runpytest("tasks", "-k", "gate and (half or whole)")
+    why = "it would fail alone (p = 0.033 for its limit) but not with Holm's correction over 2 gates"
+    together.stdout.fnmatch_lines([f"gate inconclusive: tasks/half.yaml::gate[[]acc[]]: *{why}*"])
+    assert together.ret == 0
+    for options in (["-k", "gate and half"], ["-k", "gate and (half or whole)", "-o", "llmeval_family=rule"]):
+        alone = pytester.runpytest("tasks", *options)
+        alone.stdout.fnmatch_lines(["gate failed: tasks/half.yaml::gate[[]acc[]]: half: acc 0.5000*"])
+        assert alone.ret == 1
+
+
 class TestWrongUse:
     @pytest.mark.parametrize(
         ("options", "message"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from yessuite import WriteTask
 
 from pytest_llmeval import _models
 from pytest_llmeval._session.startup import MODELS as SERVED
@@ -94,6 +95,22 @@ def test_all_of_both(pytester: pytest.Pytester, two: Path, workers: list[str]) -
     assert_one_at_a_time_and_each_once(pytester)
     written = [json.loads(path.read_text())["results"] for path in pytester.path.glob("out/*/results_*.json")]
     assert sorted(results["hard"]["acc,none"] for results in written) == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(("family", "outcome"), [("checkpoint", "failed"), ("session", "inconclusive")])
+def test_three_models_share_the_error_of_a_session(
+    pytester: pytest.Pytester, write_task: WriteTask, workers: list[str], family: str, outcome: str
+) -> None:
+    """5 of 10 right with a floor of .8 has p = .033: below .05, and above a third of it."""
+    pytester.makeconftest(SCHEME)
+    write_task("half", [0, 1] * 5, gates="acc >= 0.8 @ 0.95")
+    models = [*MODELS, "--llmeval-model=ckpt-3=fake:maybe"]
+    run = pytester.runpytest("tasks", "-k", "gate", "-o", f"llmeval_family={family}", *models, *workers)
+    lines = [line for line in run.outlines if line.startswith("gate ")]
+    of_half = [f"gate {outcome}: tasks/half.yaml::gate[{model}-acc]: " for model in ("ckpt-1", "ckpt-2")]
+    assert [line[: len(start)] for line, start in zip(lines, of_half, strict=False)] == of_half
+    divided = "it would fail alone (p = 0.033 for its limit) but not with Holm's correction over 1 gate, "
+    assert [f"{divided}the error divided by 3 models" in line for line in lines[:2]] == [family == "session"] * 2
 
 
 def test_gates_alone(pytester: pytest.Pytester, two: Path, workers: list[str]) -> None:

@@ -173,6 +173,7 @@ def test_ini_twins_and_rules(pytester: pytest.Pytester, suite: Path, workers: li
     [
         ("llmeval_unpaired=ignroe", "fail or ignore, got 'ignroe'"),
         ("llmeval_inconclusive=fial", "pass or fail, got 'fial'"),
+        ("llmeval_family=chekpoint", "rule, checkpoint or session, got 'chekpoint'"),
         ("llmeval_missing_data=no", "fail or skip, got 'no'"),
         ("llmeval_wrong=xx", "pass, xfail or fail, got 'xx'"),
     ],
