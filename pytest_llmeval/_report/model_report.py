@@ -13,7 +13,6 @@ from pytest_llmeval._results import Summary
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import NOTHING
 from pytest_llmeval._task import Group
-from pytest_llmeval._verdicts import NOT_RANDOM
 from pytest_llmeval._verdicts import Noise
 from pytest_llmeval._verdicts import TaskData
 from pytest_llmeval._verdicts import Verdict
@@ -50,8 +49,7 @@ class GateLine:
     @property
     def judges_first_docs(self) -> bool:
         """True if a confidence was given to docs that were not drawn at random."""
-        facts = () if self.verdict is None else self.verdict.facts
-        return any(fact.label == "caution" and fact.text.endswith(NOT_RANDOM) for fact in facts)
+        return self.verdict is not None and any(fact.label == "sample" for fact in self.verdict.facts)
 
     @property
     def next_step(self) -> str | None:

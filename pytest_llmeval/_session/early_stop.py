@@ -163,8 +163,9 @@ class EarlyStop(RunAll):
         verdict, settings = verdict_of_proof(gate, proof, summary, data), self.evaluation.settings
         if proof.judged or asks_of_data_set(gate) or settings.limit is None or settings.sample_seed is not None:
             return verdict
-        caution = "the docs asked for are the first ones, not a random sample of the others"
-        return verdict.adding(Fact("caution", caution))
+        return verdict.adding(
+            Fact("sample", "the docs asked for are the first ones, not a random sample of the others")
+        )
 
     def summary(self, run: ModelRun, owner: Task | Group) -> Summary:
         """Return the numbers of a task or group over the docs known so far; a stopped task is marked."""

@@ -34,7 +34,6 @@ from pytest_llmeval._verdicts.noise import noise_floor
 from pytest_llmeval._verdicts.observed import holds
 from pytest_llmeval._verdicts.prospect import Planned
 from pytest_llmeval._verdicts.prospect import prospects
-from pytest_llmeval._verdicts.samples import NOT_RANDOM
 from pytest_llmeval._verdicts.sequential import Proof
 from pytest_llmeval._verdicts.sequential import asks_of_data_set
 from pytest_llmeval._verdicts.sequential import can_be_proven
@@ -51,7 +50,6 @@ from pytest_llmeval._verdicts.verdict import Verdict
 
 
 __all__ = [
-    "NOT_RANDOM",
     "Changes",
     "DocPlace",
     "Evidence",

@@ -114,13 +114,13 @@ def judge_change(
             "needs",
             interval
             and docs_needed(
-                outcome, gate, seen.difference, [seen.margin(change)], interval, draw, varies=bool(seen.stderr)
+                outcome, gate, seen.difference, [seen.margin(change)], interval, draw, varies=not seen.unflipped
             ),
         ),
         fact("certain", whole and "the whole data set was run, so this is certain"),
         fact("limit", gate.confidence is None and _in_stderrs(change, seen)),
         fact("caution", observed and _unusual(seen)),
-        fact("caution", draw.not_random),
+        fact("sample", draw.not_random),
         fact("next", outcome == "inconclusive" and seen.now and seen.before and advice(gate, seen.before, seen.now)),
     )
 
@@ -206,9 +206,8 @@ def _visible(gate: Gate, change: Change, seen: PairedEstimate, members: int) -> 
     if seen.now.clusters is not None:
         return None
     margin = -seen.margin(change) if change.operator.startswith(">") else seen.margin(change)
-    # A drop adds flips one way, so twice the lesser count flips anyway. At least one doc: to observe no flip does not
-    # show that flips are impossible.
-    usual = max(2 * min(flips.down, flips.up), 1) / flips.n
+    # A drop adds flips one way, so twice the lesser count flips anyway.
+    usual = 2 * min(flips.down, flips.up) / flips.n
     return _stats.detectable_drop(flips.n, usual, (1 - gate.confidence) / members, margin=max(margin, 0.0))
 
 

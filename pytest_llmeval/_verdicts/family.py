@@ -11,6 +11,9 @@ no more likely than for a single gate. With `fdr`, false alarms are at most that
 - Several models answer the same docs, so their gates are not independent either: each model has an equal part of the
   error. The verdicts on one model therefore do not wait for the next.
 
+Different tasks are taken to have different docs. Two tasks that ask the same questions in two ways are not independent;
+with `rule`, and a rule for each of them, they are not in one family.
+
 A pass needs no correction, because other gates do not make its error more likely. A gate that would fail alone but not
 with its family is inconclusive.
 """

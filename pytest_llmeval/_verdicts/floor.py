@@ -72,11 +72,11 @@ def judge_floor(gate: Gate, confidence: float, sample: Sample | None, draw: Draw
                 [limit for _, limit in limits],
                 interval,
                 draw,
-                varies=min(sample.values) < max(sample.values),
+                varies=not (sample.binary and sample.clusters is None and min(sample.values) == max(sample.values)),
             ),
         ),
         fact("limit", len(limits) > 1 and f"the {len(limits)} bounds share the error of a wrong failure"),
-        fact("caution", draw.not_random),
+        fact("sample", draw.not_random),
         fact("next", outcome == "inconclusive" and advice(gate, sample)),
     )
 

@@ -109,6 +109,12 @@ class PairedEstimate:
             return None
         return Flips.of(self.before, self.now)
 
+    @property
+    def unflipped(self) -> bool:
+        """True if no 0/1 score of independent docs changed."""
+        clusters = None if self.now is None else self.now.clusters
+        return self.flips is not None and not self.flips.down + self.flips.up and clusters is None
+
     def estimate(self, scope: Scope, draw: Draw) -> Estimate | None:
         """Return the estimate of the difference; None if there is none."""
         if self.before is None or self.now is None:

@@ -27,9 +27,6 @@ from pytest_llmeval._task import Metric
 from pytest_llmeval._task import Task
 
 
-#: The end of the caution on docs that were not drawn at random.
-NOT_RANDOM = "not a random sample of the others"
-
 #: The choice of a run's docs: all, at random, or the first ones, which are not a random sample.
 Drawn: TypeAlias = Literal["all", "random", "first"]
 
@@ -55,7 +52,7 @@ class Draw:
         if self.drawn != "first":
             return None
         which = f"the first {self.seen:,} docs" if self.tasks == 1 else "the first docs of each task"
-        return f"{which} are {NOT_RANDOM}"
+        return f"{which} are not a random sample of the others"
 
 
 @dataclass(frozen=True, slots=True)

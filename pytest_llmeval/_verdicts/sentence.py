@@ -151,9 +151,9 @@ def docs_needed(
 
     Bounds lie within a distance of the value that shrinks with the root of the number of docs, so that
     ``n ((z_c + z_.8) / z_c * distance / gap)**2`` docs are needed, where `distance` is that of the bound nearest to the
-    limit and `gap` that of the limit (normal theory, with the z of the gate's confidence). Where no doc differs from
-    the others (not `varies`), n docs like these show a gap if ``(1 - gap)**n`` is at most the error. None if the gate
-    has two limits or a confidence below .6, and if bounds are unknown.
+    limit and `gap` that of the limit (normal theory, with the z of the gate's confidence). Where all 0/1 scores are
+    equal, or none changed (not `varies`), n docs like these show a gap if ``(1 - gap)**n`` is at most the error. None
+    if the gate has two limits or a confidence below .6, and if bounds are unknown.
     """
     confidence = gate.confidence
     if outcome != "inconclusive" or confidence is None or len(limits) != 1:

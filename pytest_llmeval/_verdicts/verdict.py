@@ -40,6 +40,7 @@ Label: TypeAlias = Literal[
     "range",
     "certain",
     "limit",
+    "sample",
     "caution",
     "most informative docs",
     "next",
@@ -47,7 +48,7 @@ Label: TypeAlias = Literal[
 _ORDER = {label: place for place, label in enumerate(Label.__args__)}  # type: ignore[attr-defined]
 
 #: The labels whose facts are in the one-line form too; their texts can be understood without the label.
-_BRIEF: frozenset[Label] = frozenset({"reason", "docs", "noise", "proof", "family", "needs", "caution"})
+_BRIEF: frozenset[Label] = frozenset({"reason", "docs", "noise", "proof", "family", "needs", "sample", "caution"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,6 +239,24 @@ class TestAnInconclusiveGate:
             assert judge(gate, [1] * least, [1] * least).outcome == "passed"
             assert judge(gate, [1] * (least - 1), [1] * (least - 1)).outcome == "inconclusive"
 
+    @pytest.mark.parametrize(
+        ("gate", "scores", "before", "more"),
+        [
+            # All lost: not a question of docs without a flip, and no number of docs "like these".
+            ("acc >= baseline - 0.02 @ 0.95", [0, 0], [1, 1], {}),
+            # Equal scores that are not at an end of their range.
+            ("f1 >= 0.6 @ 0.95", [0.7] * 12, None, {"range": (0, 1)}),
+            # Passages count, not docs.
+            ("acc >= 0.98 @ 0.95", [1] * 100, None, {"clusters": [doc // 2 for doc in range(100)]}),
+        ],
+    )
+    def test_is_not_certain_of_the_docs_where_others_may_differ(
+        self, gate: str, scores: list[float], before: list[float] | None, more: dict[str, Any]
+    ) -> None:
+        judgement = judge(gate, scores, before, **more)
+        assert judgement.outcome == "inconclusive"
+        assert "docs like these" not in judgement.sentence
+
     def test_of_a_data_set_needs_all_of_it(self) -> None:
         judgement = judge("acc >= 0.69 @ 0.95 dataset", hits(70, 30), total=400)
         assert judgement.sentence.endswith("; all 400 docs of the data set would decide it")
