@@ -266,7 +266,7 @@ def _shrunk(
 
     With a known range (`support`) these hold here too, because docs drawn without replacement vary less (Hoeffding
     1963, JASA 58, 13-30), and no bound needs to be wider than the unseen docs allow. The finite population correction
-    ``sqrt(1 - n/N)`` would narrow them, but up to 6 % of bounds on rare scores are then wrong instead of 5 %
+    ``sqrt(1 - n/N)`` would narrow them, but up to 6.6 % of bounds on rare scores are then wrong, not 5 %
     (`part_errors` in perf/verdict_study.py). Where the range is unknown the bounds depend on an assumption anyway, and
     are wide; they are narrowed by that correction (Cochran 1977, section 2.6), up to n = .9 N.
     """

@@ -593,7 +593,7 @@ class TestPartOfADataSet:
     def test_the_correction_stops_at_nine_tenths(self, case: Case, tmp_path: Path) -> None:
         """197 of 200 docs seen: bounds shrink by the root of .1; with a known range only by what three docs can change.
 
-        Ten of 200 docs at .95, the others at 0: with the correction, 6 % of upper bounds of 180 docs are too low.
+        Ten of 200 docs at .95, the others at 0: with the correction, 6.6 % of upper bounds from 180 docs are too low.
         """
         own = processed(MetricSpec("points", aggregation="mean", higher_is_better=True))
         scored = task(kind="generate_until", process_results=lambda doc, results: {"points": 1})
