@@ -2,11 +2,11 @@
 
 startup, options, checks    the options of a run and the seed of early stopping; usage errors (exit code 4)
 session, selection, rules   what was collected and selected, and the gates that the configuration adds
-models, baseline            the models and the baseline that options name
+models, baseline            the models and the baseline that options name; docs beside those of the baseline
 collect, items              a task file as a module of doc and gate items; file_patterns: which files are task files
 hooks                       the hooks of a run: item outcomes and their letters, exit status
 item_runs                   a doc item with its numbers for JUnit, a gate item, the score item of a group
-judge, run_all, early_stop  the way of a gate to its verdict, and the docs that it asks for
+judge, early_stop           the way of a gate to its verdict, over all docs or in random order until it is proven
 xdist, bisect               the same over several workers, and over saved checkpoints
 listing, progress           --llmeval-list and --llmeval-show; the text beside pytest's progress row
 report_data, summary        the end of a session: the report, the lines of a baseline that is written, the files

@@ -1,4 +1,4 @@
-"""The options about the baseline: which one runs are compared with, or written into."""
+"""The options about the baseline: which one runs are compared with, or written into, and the docs beside it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from collections.abc import Sequence
 import pytest
 
 from pytest_llmeval._baselines import Baseline
-from pytest_llmeval._baselines import Comparison
 from pytest_llmeval._errors import SettingError
-from pytest_llmeval._results import DocResult
+from pytest_llmeval._evaluation import ModelRun
 from pytest_llmeval._session.options import origin_of
 from pytest_llmeval._session.options import value_of
+from pytest_llmeval._session.options import word_of
 from pytest_llmeval._settings import Settings
+from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
+from pytest_llmeval._verdicts import GateData
+from pytest_llmeval._verdicts import TaskData
 
 
 class BaselineOptions:
@@ -28,7 +31,10 @@ class BaselineOptions:
         on_command_line = config.getoption("llmeval_baseline") is not None
         base = config.invocation_params.dir if on_command_line else config.rootpath
         self.chosen = Baseline.named(text, config.rootpath, base, settings) if text else None
+        #: True if docs without a partner in the baseline are left out of comparisons.
+        self.ignores_unpaired = word_of(config, "unpaired") == "ignore"
         self._origin = origin_of(config, "baseline")
+        self._root = config.rootpath
 
     @property
     def name(self) -> str:
@@ -49,6 +55,26 @@ class BaselineOptions:
         else:
             self.chosen.check_writable(self._origin)
 
-    def comparison(self, task: Task, results: Sequence[DocResult]) -> Comparison | None:
-        """Return a task's results beside the baseline; None without a baseline."""
-        return None if self.chosen is None else self.chosen.compare(task, results)
+    def data(self, run: ModelRun, owner: Task | Group) -> GateData:
+        """Return the docs of a task or group, paired with those of the baseline."""
+        parts = [self.part(run, task) for task in run.evaluation.leaves(owner)]
+        whole = all(len(part.results) == part.n_total for part in parts)
+        first = run.evaluation.settings.sample_seed is None
+        return GateData(
+            owner=owner,
+            tasks=parts,
+            drawn="all" if whole else "first" if first else "random",
+            baseline=self.name,
+            ignore_unpaired=self.ignores_unpaired,
+            noise={part.task.name: noise for part in parts if (noise := run.noise.needed(part.task.name))},
+            root=self._root,
+        )
+
+    def part(self, run: ModelRun, task: Task) -> TaskData:
+        """Return the docs of one task in doc order, paired with those of the baseline if there is one."""
+        known = run.results(task.name)
+        results = [known[index] for index in sorted(known)]
+        total = run.evaluation.sizes.get(task.name, (0, len(results)))[1]
+        key, chosen = ("comparison", task.name), self.chosen
+        comparison = run.computed(task, key, lambda: chosen.compare(task, results)) if chosen else None
+        return TaskData(task, results, total, comparison)

@@ -211,7 +211,7 @@ class Bisection:
             if verdict is None:
                 continue
             # A gate that fails for lack of answers says nothing of the checkpoint.
-            proven = self.session.strategy.is_proven(run, found.owner, found.gate)
+            proven = self.session.judge.is_proven(run, found.owner, found.gate)
             if reason := (None if proven else run.missing(found.owner)) or self._refused(run, found.owner):
                 raise UndecidedError(f"{name} cannot be judged: {item.nodeid}: {reason}")
             verdicts[item.nodeid] = verdict

@@ -131,9 +131,7 @@ class TaskModule(pytest.Module):
                 continue
             self._report(lint(task, opened.docs.columns))
             session.selection.with_docs.add(task.name)
-            self.docs += [
-                DocItem(f"{prefix}{index}", opened, index) for index in session.strategy.docs_in_order(opened)
-            ]
+            self.docs += [DocItem(f"{prefix}{index}", opened, index) for index in session.judge.docs_in_order(opened)]
         if self.docs:
             functions.append(doc)
         if self.gates:

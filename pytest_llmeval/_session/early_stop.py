@@ -25,8 +25,8 @@ from pytest_llmeval._evaluation import SelectedGate
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._lm import LM
 from pytest_llmeval._results import Summary
-from pytest_llmeval._session.run_all import RunAll
-from pytest_llmeval._session.run_all import Skip
+from pytest_llmeval._session.judge import Judge
+from pytest_llmeval._session.judge import Skip
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts import DocPlace
@@ -67,7 +67,7 @@ def wave_size(known: int, tasks: int = 1) -> int:
     return size if tasks == 1 else max(size, tasks * DOCS_PER_TASK)
 
 
-class EarlyStop(RunAll):
+class EarlyStop(Judge):
     """Asks for docs in random order until gates are proven."""
 
     chunk: int | None = None
@@ -139,7 +139,7 @@ class EarlyStop(RunAll):
             settings = self.evaluation.settings
             return proof_of(
                 gate,
-                self._data(run, owner),
+                self._baseline.data(run, owner),
                 order,
                 members=_sharing(run, gate),
                 stop_confidence=settings.stop_confidence,
@@ -151,7 +151,7 @@ class EarlyStop(RunAll):
     def verdict(self, run: ModelRun, owner: Task | Group, gate: Gate) -> Verdict:
         """Return the proven verdict, or the verdict over all docs if nothing is proven."""
         sharing, summary = _sharing(run, gate), self.summary(run, owner)
-        data = replace(self._data(run, owner), members=sharing)
+        data = replace(self._baseline.data(run, owner), members=sharing)
         proof = self.proof(run, owner, gate)
         if proof is None:
             missing, split = run.missing(owner), self.evaluation.settings.stop_split

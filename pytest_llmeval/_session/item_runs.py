@@ -40,7 +40,7 @@ def run_doc(session: Session, item: pytest.Item, found: DocItem, lm: LM) -> None
     run, task, index = session.selection.run(model_of(item)), found.opened.task, found.index
     if index not in run.results(task.name):
         session.announce(run, lm)
-        if reason := session.strategy.unneeded(run, task):
+        if reason := session.judge.unneeded(run, task):
             pytest.skip(reason)
         try:
             run.score(lm, task, _wave(session, run, found.opened, index), session.progress.of(task.name))
@@ -64,8 +64,8 @@ def _wave(session: Session, run: ModelRun, opened: OpenTask, index: int) -> list
     place = order.get(index)
     if place is None:
         return [index]
-    docs = list(order)[place : place + session.strategy.wave_size(run, opened.task)]
-    if session.on_worker and (chunk := session.strategy.chunk):
+    docs = list(order)[place : place + session.judge.wave_size(run, opened.task)]
+    if session.on_worker and (chunk := session.judge.chunk):
         docs = [doc for doc in docs if doc // chunk == index // chunk]
     return docs
 

@@ -1,44 +1,61 @@
 """The way of a gate to its verdict: score the docs that it needs, look at its relatives, judge, store.
 
-Plain runs, the controller of xdist and bisect call the same method (`Judge.settle`); which docs a gate needs, and in
-which order they are asked for, is decided by a strategy: `RunAll` or `EarlyStop`.
+Plain runs, the controller of xdist and bisect call the same method (`Judge.settle`). A `Judge` asks for every doc, so
+that a gate is judged when all docs of its task or group have a result. `EarlyStop` overrides which docs are asked for,
+in which order, and when they are enough.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Literal
+from typing import TypeAlias
 
+from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._evaluation import Evaluation
 from pytest_llmeval._evaluation import ModelRun
+from pytest_llmeval._evaluation import OpenTask
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._lm import LM
 from pytest_llmeval._plain import listed
+from pytest_llmeval._results import Summary
 from pytest_llmeval._session.baseline import BaselineOptions
-from pytest_llmeval._session.early_stop import EarlyStop
 from pytest_llmeval._session.progress import ProgressLine
-from pytest_llmeval._session.run_all import RunAll
-from pytest_llmeval._session.run_all import Skip
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
-from pytest_llmeval._verdicts import GateData
-from pytest_llmeval._verdicts import TaskData
+from pytest_llmeval._verdicts import Member
 from pytest_llmeval._verdicts import Verdict
+from pytest_llmeval._verdicts import in_family
+from pytest_llmeval._verdicts import judge
+
+
+#: Returns True for a doc of a task that another item, or another worker, has answered.
+Skip: TypeAlias = Callable[[Task, int], bool]
+
+#: Docs of one task that go to one xdist worker together: whole waves, and short queues in the scheduler.
+CHUNK = 1000
 
 
 class Judge:
-    """Brings gates to their verdicts.
+    """Brings gates to their verdicts, over all docs that the run asks for.
 
     Parameters
     ----------
+    baseline
+        Gives the docs of a task or group, paired with those of the baseline.
+    on_worker
+        True in a worker of xdist, which scores docs and leaves gates to the controller.
     missing_data
         ``skip`` if a gate whose data is not available is skipped; else it fails.
-    unpaired
-        ``ignore`` if docs without a partner in the baseline are left out of comparisons.
     inconclusive
         ``fail`` if an inconclusive gate fails the run.
     """
+
+    #: Docs of one task that go to one worker of xdist together; None: all, because their order must not be cut.
+    chunk: int | None = CHUNK
 
     def __init__(
         self,
@@ -48,18 +65,14 @@ class Judge:
         *,
         on_worker: bool,
         missing_data: str,
-        unpaired: str,
         inconclusive: str,
-        root: Path,
     ) -> None:
         self.evaluation = evaluation
-        self.baseline = baseline
-        strategy = EarlyStop if evaluation.settings.early_stop else RunAll
-        self.strategy = strategy(evaluation, self.data, progress, on_worker=on_worker)
+        self._baseline = baseline
+        self._progress = progress
+        self._on_worker = on_worker
         self._skips_missing_data = missing_data == "skip"
-        self.ignores_unpaired = unpaired == "ignore"
         self._fails_inconclusive = inconclusive == "fail"
-        self._root = root
 
     def settle(
         self, run: ModelRun, nodeid: str, owner: Task | Group, gate: Gate, lm: LM | None = None
@@ -74,9 +87,9 @@ class Judge:
             run.gate_errors[nodeid] = reason
             return None
         if lm is not None:
-            for other in self.strategy.relatives(run, owner, gate):
+            for other in self.relatives(run, owner, gate):
                 self.prepare(run, other, gate, lm)
-        run.verdicts[nodeid] = verdict = self.strategy.verdict(run, owner, gate)
+        run.verdicts[nodeid] = verdict = self.verdict(run, owner, gate)
         return verdict
 
     def prepare(
@@ -93,7 +106,7 @@ class Judge:
 
         `probed` are the tasks whose noise is measured if the gate compares; all of its tasks by default.
         """
-        self.strategy.score(run, owner, gate, lm, skip)
+        self.score(run, owner, gate, lm, skip)
         if gate is not None and gate.compares:
             run.noise.measure(lm, self.evaluation.leaves(owner) if probed is None else probed)
 
@@ -103,41 +116,12 @@ class Judge:
         There is nothing to compare with while the baseline is written, and the configuration may skip tasks without
         data.
         """
-        if gate is not None and gate.compares and self.baseline.updating:
-            return f"baseline {self.baseline.name!r} is being written, there is nothing to compare with"
+        if gate is not None and gate.compares and self._baseline.updating:
+            return f"baseline {self._baseline.name!r} is being written, there is nothing to compare with"
         if not self._skips_missing_data:
             return None
         errors = self.evaluation.data_errors
         return next((errors[task.name] for task in self.evaluation.leaves(owner) if task.name in errors), None)
-
-    def stopped_below(self, run: ModelRun, group: Group) -> str | None:
-        """Return why a group has no numbers: tasks of it stopped early, each at its own time; None if none did."""
-        stopped = self.strategy.stopped(run, group)
-        return f"{group.name}: {len(stopped)} of its tasks stopped early ({listed(stopped, 3)})" if stopped else None
-
-    def data(self, run: ModelRun, owner: Task | Group) -> GateData:
-        """Return the docs of a task or group, paired with those of the baseline."""
-        parts = [self.part(run, task) for task in self.evaluation.leaves(owner)]
-        whole = all(len(part.results) == part.n_total for part in parts)
-        first = self.evaluation.settings.sample_seed is None
-        return GateData(
-            owner=owner,
-            tasks=parts,
-            drawn="all" if whole else "first" if first else "random",
-            baseline=self.baseline.name,
-            ignore_unpaired=self.ignores_unpaired,
-            noise={part.task.name: noise for part in parts if (noise := run.noise.needed(part.task.name))},
-            root=self._root,
-        )
-
-    def part(self, run: ModelRun, task: Task) -> TaskData:
-        """Return the docs of one task in doc order, paired with those of the baseline."""
-        known = run.results(task.name)
-        results = [known[index] for index in sorted(known)]
-        total = self.evaluation.sizes.get(task.name, (0, len(results)))[1]
-        key = ("comparison", task.name)
-        comparison = run.computed(task, key, lambda: self.baseline.comparison(task, results))
-        return TaskData(task, results, total, comparison)
 
     def row_problem(self, run: ModelRun, group: Group) -> tuple[Literal["skipped", "failed"], str] | None:
         """Return how the score item of a group without gates ends, and why; None if the group has its numbers."""
@@ -146,6 +130,76 @@ class Judge:
         missing = run.missing(group)
         return ("failed", f"{group.name}: {missing}") if missing else None
 
+    def stopped_below(self, run: ModelRun, group: Group) -> str | None:
+        """Return why a group has no numbers: tasks of it stopped early, each at its own time; None if none did."""
+        stopped = self.stopped(run, group)
+        return f"{group.name}: {len(stopped)} of its tasks stopped early ({listed(stopped, 3)})" if stopped else None
+
     def fails(self, verdict: Verdict) -> bool:
         """Return True if a gate with this verdict fails the run."""
         return verdict.outcome == "failed" or (verdict.outcome == "inconclusive" and self._fails_inconclusive)
+
+    def docs_in_order(self, opened: OpenTask) -> Iterable[int]:
+        """Return the docs asked for, in the order of their items."""
+        return opened.asked
+
+    def wave_size(self, run: ModelRun, task: Task) -> int:
+        """Return how many docs the next wave of a task should hold."""
+        return run.wave_size()
+
+    def score(self, run: ModelRun, owner: Task | Group, gate: Gate | None, lm: LM, skip: Skip) -> None:
+        """Have the docs answered that a gate needs, or all docs of a group without gates, but those to skip.
+
+        An error of one task does not keep the others from being answered; it is recorded in the run.
+        """
+        for task in self.evaluation.leaves(owner):
+            try:
+                docs = [index for index in self.evaluation.open(task).asked if not skip(task, index)]
+                run.score(lm, task, docs, self._progress.of(task.name))
+            except LLMEvalError as error:
+                run.record_error(task, error)
+
+    def relatives(self, run: ModelRun, owner: Task | Group, gate: Gate) -> Iterator[Task | Group]:
+        """Yield the other tasks and groups whose results the verdict of a gate depends on.
+
+        A gate that would fail alone is judged beside the other gates of its family. Those on other models are not
+        needed: each model has a part of the error for itself.
+        """
+        if self._verdict_alone(run, owner, gate).p_value is not None:
+            yield from (other.owner for other in run.family(gate) if other.owner.name != owner.name)
+
+    def is_proven(self, run: ModelRun, owner: Task | Group, gate: Gate) -> bool:
+        """Return True if the docs so far decide the gate, although others have no result."""
+        return False
+
+    def verdict(self, run: ModelRun, owner: Task | Group, gate: Gate) -> Verdict:
+        """Return the verdict over all docs, corrected for the number of gates in its family."""
+        alone, family = self._verdict_alone(run, owner, gate), run.family(gate)
+        if alone.p_value is None or gate.confidence is None or owner.name not in {one.owner.name for one in family}:
+            return alone
+        members = [
+            Member(other.owner.name, self._verdict_alone(run, other.owner, other.gate), other.tasks) for other in family
+        ]
+        return in_family(owner.name, members, gate.confidence, fdr=gate.fdr, models=run.models_sharing)
+
+    def summary(self, run: ModelRun, owner: Task | Group) -> Summary:
+        """Return the numbers of a task or group over the docs known so far."""
+        return run.summary(owner)
+
+    def unneeded(self, run: ModelRun, task: Task) -> str | None:
+        """Return why a doc of the task that has no result needs none; None if it needs one."""
+        return None
+
+    def stopped(self, run: ModelRun, owner: Task | Group) -> list[str]:
+        """Return the names of the tasks whose other docs were left out because their gates are proven."""
+        return []
+
+    def _verdict_alone(self, run: ModelRun, owner: Task | Group, gate: Gate) -> Verdict:
+        """Return the verdict of a gate taken by itself."""
+
+        def judged() -> Verdict:
+            missing = run.missing(owner)
+            data = None if missing else replace(self._baseline.data(run, owner), members=run.family_size(gate))
+            return judge(gate, run.summary(owner), missing=missing, data=data)
+
+        return run.computed(owner, ("verdict", owner.name, gate.id), judged)

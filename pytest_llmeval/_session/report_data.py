@@ -38,13 +38,11 @@ def model_report(session: Session, run: ModelRun) -> ModelReport:
     return ModelReport(
         name=run.name,
         tasks=[
-            TaskReport(session.judge.part(run, task), session.strategy.summary(run, task), run.noise.of(task.name))
+            TaskReport(session.baseline.part(run, task), session.judge.summary(run, task), run.noise.of(task.name))
             for task in tasks
         ],
         groups=[
-            GroupReport(
-                group, session.strategy.summary(run, group), [member.name for member in _members(session, group)]
-            )
+            GroupReport(group, session.judge.summary(run, group), [member.name for member in _members(session, group)])
             for group in _scored_groups(session, run, {task.name for task in tasks})
         ],
         gates=[GateLine(nodeid, run.verdicts.get(nodeid), run.gate_errors.get(nodeid)) for nodeid in nodeids],

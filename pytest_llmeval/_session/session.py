@@ -15,6 +15,7 @@ from pytest_llmeval._lm import LM
 from pytest_llmeval._registry import Registry
 from pytest_llmeval._results import Summary
 from pytest_llmeval._session.baseline import BaselineOptions
+from pytest_llmeval._session.early_stop import EarlyStop
 from pytest_llmeval._session.judge import Judge
 from pytest_llmeval._session.models import Models
 from pytest_llmeval._session.options import value_of
@@ -43,17 +44,15 @@ class Session:
         self.selection = Selection(self.evaluation)
         self.progress = ProgressLine(config)
         self.missing_data: str = word_of(config, "missing_data")
-        self.judge = Judge(
+        judge = EarlyStop if settings.early_stop else Judge
+        self.judge = judge(
             self.evaluation,
             self.baseline,
             self.progress,
             on_worker=self.on_worker,
             missing_data=self.missing_data,
-            unpaired=word_of(config, "unpaired"),
             inconclusive=word_of(config, "inconclusive"),
-            root=config.rootpath,
         )
-        self.strategy = self.judge.strategy
         self.lint_only: bool = bool(value_of(config, "lint"))
         #: True if nothing is run: the options only print what was collected.
         self.looks_only: bool = bool(value_of(config, "list") or value_of(config, "show"))
@@ -97,7 +96,7 @@ class Session:
         collected.update({value.name: value for value in (*leaves, owner)})
         for task in leaves:
             run.score(lm, task, self.evaluation.open(task).asked, self.progress.of(task.name))
-        return self.strategy.summary(run, owner)
+        return self.judge.summary(run, owner)
 
     def announce(self, run: ModelRun, lm: LM) -> None:
         """Let a run take the name of its model; once, print the faster engines that were refused, and the reasons."""

@@ -74,7 +74,7 @@ def _baseline_lines(session: Session, reports: Sequence[ModelReport]) -> Iterato
             yield from baseline_lines(
                 report,
                 baseline.name,
-                ignore_unpaired=session.judge.ignores_unpaired,
+                ignore_unpaired=session.baseline.ignores_unpaired,
                 noise_measured=session.settings.noise_docs > 0,
             )
     elif session.interrupted:

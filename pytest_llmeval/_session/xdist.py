@@ -30,8 +30,8 @@ from pytest_llmeval._results import DocResult
 from pytest_llmeval._session.items import gate_of
 from pytest_llmeval._session.items import model_of
 from pytest_llmeval._session.items import owner_of
+from pytest_llmeval._session.judge import CHUNK
 from pytest_llmeval._session.options import STOP_SEED
-from pytest_llmeval._session.run_all import CHUNK
 from pytest_llmeval._session.session import Session
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
@@ -192,7 +192,7 @@ class Controller:
             return None
         from xdist.scheduler import LoadScopeScheduling
 
-        models, chunk = self.session.models.each_item, self.session.strategy.chunk
+        models, chunk = self.session.models.each_item, self.session.judge.chunk
         if len(models) > 1:
             # Largest first would mix the models: each worker would load them over and over.
             config.option.loadscopereorder = False

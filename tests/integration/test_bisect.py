@@ -192,12 +192,12 @@ from pytest_llmeval._verdicts import Verdict
 
 def pytest_collection_finish(session):
     ours = session.config.pluginmanager.get_plugin("llmeval-running").session
-    judged = ours.strategy.verdict
+    judged = ours.judge.verdict
     def verdict(run, owner, gate):
         if run.model in "34":
             return Verdict("inconclusive", "too few docs to tell")
         return judged(run, owner, gate)
-    ours.strategy.verdict = verdict
+    ours.judge.verdict = verdict
 """
     )
     pytester.makeini(f"[pytest]\nllmeval_inconclusive = {ini}\n")

@@ -24,7 +24,7 @@ import os
 from pathlib import Path
 
 from pytest_llmeval import _models
-from pytest_llmeval._session import run_all
+from pytest_llmeval._session import judge
 from pytest_llmeval import FakeLM
 
 LOADS = Path(__file__).with_name("loads")
@@ -41,7 +41,7 @@ def pytest_llmeval_register_models(register):
     register("counted", fake)
 
 if "PYTEST_XDIST_WORKER" in os.environ:
-    run_all.RunAll.chunk = 2
+    judge.Judge.chunk = 2
     load = _models.load_model
 
     def counting(spec, *more):
@@ -62,7 +62,7 @@ def spread(faults: FaultSuite, monkeypatch: pytest.MonkeyPatch) -> FaultSuite:
     # This process may be a worker itself; the runs that it starts are not.
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("pytest_llmeval._session.run_all.RunAll.chunk", 2)
+    monkeypatch.setattr("pytest_llmeval._session.judge.Judge.chunk", 2)
     faults.pytester.makeconftest(CONFTEST)
     metrics = [{"metric": metric} for metric in ("acc", "f1", "mcc", "brier_score")]
     own = {**CHOICE, "tag": ["b", "a", "c"], "metric_list": metrics, "metadata": {"gates": ["acc >= 0.6"]}}

@@ -37,8 +37,8 @@ class StandIn:
         self.tasks = {name: a_task(name) for name in ("a", "b", "c")}
         self.runs: dict[str, ModelRun] = {}
         self.selection = SimpleNamespace(runs=self.runs, collected=owners)
-        self.strategy = SimpleNamespace(summary=self.summary)
-        self.judge = SimpleNamespace(part=self.part, stopped_below=lambda run, group: None)
+        self.judge = SimpleNamespace(summary=self.summary, stopped_below=lambda run, group: None)
+        self.baseline = SimpleNamespace(part=self.part)
 
     def run(self, model: str) -> ModelRun:
         if model not in self.runs:
