@@ -6,6 +6,7 @@ is that of EleutherAI's lm-evaluation-harness, "lm_eval" in this package (docs/n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -203,6 +204,20 @@ class Metric:
         if self.kind in ("right", "share") or self.pass_at:
             return ScoreRange(0.0, 1.0)
         return mean.support or (self.declared_range if mean.plain else None)
+
+    @property
+    def value_range(self) -> ScoreRange | None:
+        """The range of the value over all docs, which may have no upper end; None if it is not known."""
+        if self.aggregation.owned:
+            return None
+        if self.kind in ("right", "share") or self.pass_at:
+            return ScoreRange(0.0, 1.0)
+        if self.kind != "any" and self.aggregation.range is not None:
+            return self.aggregation.range
+        mean = self.aggregation.doc_mean
+        if self.kind != "any" and self.range is None and mean is not None and mean.floor is not None:
+            return ScoreRange(math.exp(mean.floor) if mean.log else mean.floor, math.inf)
+        return self.range
 
     @property
     def names(self) -> tuple[str, ...]:

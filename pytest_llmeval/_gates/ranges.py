@@ -16,7 +16,7 @@ def check_range(gate: Gate, meant: Sequence[Metric]) -> None:
 
     If the range in one task is unknown, nothing is checked.
     """
-    ranges = [ends for metric in meant if (ends := _range_of(metric)) is not None]
+    ranges = [ends for metric in meant if (ends := metric.value_range) is not None]
     if not ranges or len(ranges) < len(meant):
         return
     low, high = min(ends[0] for ends in ranges), max(ends[1] for ends in ranges)
@@ -24,20 +24,6 @@ def check_range(gate: Gate, meant: Sequence[Metric]) -> None:
         _check_bound(gate, bound, low, high)
     if gate.change is not None:
         _check_difference(gate, gate.change, low, high)
-
-
-def _range_of(metric: Metric) -> tuple[float, float] | None:
-    """Return the range of a metric's value; None if neither the metric nor the task's `metadata.ranges` states it."""
-    if metric.aggregation.owned:
-        return None
-    if metric.kind in ("right", "share") or metric.pass_at:
-        return 0.0, 1.0
-    if metric.aggregation.range is not None and metric.kind != "any":
-        return metric.aggregation.range
-    mean = metric.aggregation.doc_mean
-    if metric.range is None and mean is not None and mean.floor is not None and metric.kind != "any":
-        return math.exp(mean.floor) if mean.log else mean.floor, math.inf
-    return metric.range
 
 
 def _check_bound(gate: Gate, bound: Bound, low: float, high: float) -> None:
