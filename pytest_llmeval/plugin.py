@@ -6,6 +6,7 @@ option, needs it, so that other suites never pay for it.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from pytest_llmeval import hookspecs
 from pytest_llmeval._lm import LM
 from pytest_llmeval._session import file_patterns
 from pytest_llmeval._session.options import add_options
+from pytest_llmeval._session.options import refuse_unknown_key
 from pytest_llmeval._session.startup import MODELS
 from pytest_llmeval._session.startup import configure
 from pytest_llmeval._session.startup import report_header
@@ -37,6 +39,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     configure(config)
+
+
+def pytest_warning_recorded(warning_message: warnings.WarningMessage) -> None:
+    refuse_unknown_key(warning_message.message)
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:

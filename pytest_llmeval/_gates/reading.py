@@ -100,6 +100,8 @@ def _parse_text(text: str, place: Place) -> Gate:
     operator = _OPERATORS.get(match["operator"])
     if operator is None:
         raise place.error(f"{match['operator']!r} is not an operator of gates; use one of {', '.join(_OPERATORS)}")
+    if re.search("[<>=]", match["bound"]):
+        raise place.error("has several comparisons: write one gate for each, with a name ('acc >= 0.35 as least')")
     metric, filter_name = _split_key(match["key"], place)
     gate = Gate(metric, (), filter_name, _last_name(match["name"], place), place=place)
     return _with_limit(gate, operator, match["bound"])
@@ -117,8 +119,10 @@ def _with_limit(gate: Gate, operator: Operator, text: str) -> Gate:
             raise place.error(f"expected @ CONFIDENCE, then perhaps one scope and fdr, got {' '.join(words)!r}")
         confidence, scope = _confidence(match["confidence"], place), _scope(scopes[0], place)
         gate = replace(gate, confidence=confidence, scope=scope, fdr="fdr" in words)
-    elif match["limit"].endswith(" fdr"):
-        raise place.error("fdr needs a confidence: add one, e.g. @ 0.95 fdr")
+    elif last := next((word for word in (*_SCOPES, "fdr") if match["limit"].endswith(f" {word}")), None):
+        raise place.error(f"{last} needs a confidence: add one, e.g. @ 0.95 {last}")
+    elif match["limit"].endswith(" as"):
+        raise place.error("as needs a name: write one after it, or omit it")
     against = _BASELINE.fullmatch(match["limit"])
     if against is None:
         return replace(gate, bounds=(Bound(operator, _number(match["limit"], place)),))

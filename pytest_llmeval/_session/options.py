@@ -18,6 +18,7 @@ import pytest
 
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._models import DTYPES
+from pytest_llmeval._plain import did_you_mean
 from pytest_llmeval._settings import FEWSHOT_SEED
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._settings import ValueType
@@ -222,6 +223,18 @@ def origin_of(config: pytest.Config, name: str) -> str:
 def word_of(config: pytest.Config, name: str) -> str:
     """Return the value of an ini key that takes one of a few words. Raises SettingError for another."""
     return _read_ini(config, name, WORDS[name])
+
+
+def refuse_unknown_key(warning: Warning | str) -> None:
+    """Raise pytest.UsageError for pytest's warning of an unknown ini key, if the key is ``llmeval_...``.
+
+    A misspelled `llmeval_gates` would leave a checkpoint without its gates.
+    """
+    _, is_unknown, key = str(warning).strip().partition("Unknown config option: llmeval_")
+    if is_unknown:
+        known = [option.dest.removeprefix("llmeval_") for option in OPTIONS]
+        mend = did_you_mean(key, known, otherwise="; pytest --help lists the keys")
+        raise pytest.UsageError(f"ini llmeval_{key}: no key of this plugin is called {key!r}{mend}")
 
 
 def read_settings(config: pytest.Config) -> Settings:

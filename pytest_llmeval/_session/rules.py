@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from collections.abc import Iterable
+from collections.abc import Collection
 from collections.abc import Sequence
 
 import pytest
@@ -74,7 +74,7 @@ class Rules:
         """Return the rules that select nothing of all that was collected."""
         return [rule for rule in self._rules if rule not in self._matched]
 
-    def unmatched_problem(self, collected: Iterable[Task | Group]) -> str | None:
+    def unmatched_problem(self, collected: Collection[Task | Group]) -> str | None:
         """Return a message on a rule of the command line that selects nothing; None if there is none.
 
         A rule of the ini file may be meant for other files, unless its metric is misspelled.
@@ -86,7 +86,7 @@ class Rules:
             if mend := self._misspelled.get(rule):
                 return f"{message}{mend}"
             if rule.gate.place.origin.startswith("--"):
-                return message
+                return message + did_you_mean(rule.selector, [owner.name for owner in collected])
         return None
 
 

@@ -39,6 +39,12 @@ pytest_plugins = ["pytester"]
             "*2 models are called 'a'; name them apart with NAME=SPEC",
         ),
         (["--llmeval-fail-on=acc"], "--llmeval-fail-on: 'acc': is not a comparison*"),
+        (
+            ["--llmeval-fail-on=evn.acc >= 0.3"],
+            "--llmeval-fail-on: 'evn.acc >= 0.3': selects nothing that was collected; did you mean 'even'?",
+        ),
+        (["-ollmeval_gate=even.acc >= 0.3"], "ini llmeval_gate: no key * is called 'gate'; did you mean 'gates'?"),
+        (["-ollmeval_colour=red"], "ini llmeval_colour: no key * is called 'colour'; pytest --help lists the keys"),
         (["--llmeval-fail-on=even.acc >= nan"], "--llmeval-fail-on: *expected a finite number, got 'nan'*"),
     ],
 )

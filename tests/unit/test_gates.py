@@ -121,6 +121,10 @@ def test_entries(entry: str | Mapping[str, Any], meant: tuple[object, ...]) -> N
         ("acc >= 35%", "got '35%'; did you mean 0.35?"),
         ("acc >= 0,35", "got '0,35'; did you mean 0.35?"),
         ("acc >= high", "got 'high'"),
+        ("acc >= 0.3 dataset", "dataset needs a confidence: add one, e.g. @ 0.95 dataset"),
+        ("acc >= 0.3 as", "as needs a name: write one after it, or omit it"),
+        ("acc > 0.3 < 0.5", "has several comparisons: write one gate for each"),
+        ("0.3 <= acc <= 0.5", "has several comparisons: write one gate for each"),
         ("acc >= 0.3 as x]", "name: expected a text without brackets, got 'x]'"),
         (
             "acc >= 0.3 as t as u",
