@@ -32,7 +32,8 @@ class Settings:
     `stop_confidence`, others may spend the share `stop_split` of their error on early looks. `family`: the gates that
     share an error, ``rule`` for those of one rule, ``checkpoint`` for those with one metric and condition on a model,
     ``session`` for these on all models. `noise_docs`: the number of docs per compared task to rescore in forward passes
-    of other sizes, and in `noise_dtype` if that is set.
+    of other sizes, and in `noise_dtype` if that is set. `calibration_runs`: the number of times that every doc is
+    answered for a baseline, 0 if it is not calibrated.
     """
 
     data_dir: Path | None = None
@@ -57,6 +58,7 @@ class Settings:
     family: str = "checkpoint"
     noise_docs: int = 0
     noise_dtype: str | None = None
+    calibration_runs: int = 0
 
 
 T = TypeVar("T")

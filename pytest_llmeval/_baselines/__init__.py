@@ -13,13 +13,15 @@ model's choice and the next one (multiple choice), and its scores:
 
     0 kvzwylfo5a 4dq2bv B A 1.31/0.042 0 1
 
-The second margin is that of the choice by ``acc_norm``, in log-probability per character.
+The second margin is that of the choice by ``acc_norm``, in log-probability per character. A baseline that
+``--llmeval-calibrate`` wrote has a line ``calibration`` in its head.
 
 Docs of two runs pair by both hashes, never by their numbers, which are for the reader (``doc[0]``). The doc hash has 50
 bits and the prompt hash 30: the probability that any two of 14,042 different docs share a doc hash is 1e-7, and that
 they share both hashes and pair wrongly 1e-16.
 
 baseline, record, entry  a baseline folder, the file of a task, the line of a doc
+calibration              the flips of an unchanged build, measured when the baseline was written
 comparison               the pairs of docs of a run and its baseline, and the reasons against comparing them
 """
 
@@ -27,6 +29,8 @@ from __future__ import annotations
 
 from pytest_llmeval._baselines.baseline import Baseline
 from pytest_llmeval._baselines.baseline import updated
+from pytest_llmeval._baselines.calibration import Calibration
+from pytest_llmeval._baselines.calibration import SelfFlips
 from pytest_llmeval._baselines.comparison import Comparison
 from pytest_llmeval._baselines.comparison import pair
 from pytest_llmeval._baselines.entry import Entry
@@ -41,9 +45,11 @@ from pytest_llmeval._baselines.record import record_text
 
 __all__ = [
     "Baseline",
+    "Calibration",
     "Comparison",
     "Entry",
     "Record",
+    "SelfFlips",
     "doc_key",
     "entry_of",
     "pair",

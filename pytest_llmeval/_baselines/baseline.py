@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from pytest_llmeval._baselines.calibration import Calibration
 from pytest_llmeval._baselines.comparison import Comparison
 from pytest_llmeval._baselines.comparison import differing_settings
 from pytest_llmeval._baselines.comparison import pair
@@ -130,7 +131,13 @@ class Baseline:
         return Comparison(now, record, pair(record.entries, entries))
 
     def update(
-        self, task: Task, results: Sequence[DocResult], summary: Summary, model: str, facts: Mapping[str, Any]
+        self,
+        task: Task,
+        results: Sequence[DocResult],
+        summary: Summary,
+        model: str,
+        facts: Mapping[str, Any],
+        calibration: Calibration | None = None,
     ) -> Update:
         """Write the `results` of a task, in doc order, and return the update; `facts` are those of `LM.describe`.
 
@@ -145,7 +152,7 @@ class Baseline:
             old = None
         described = facts.get("model", {})
         own = {"name": model, "fingerprint": facts.get("fingerprint"), "dtype": described.get("model_dtype")}
-        update = updated(old, self.path_of(task.name), task, self.settings, results, summary, own)
+        update = updated(old, self.path_of(task.name), task, self.settings, results, summary, own, calibration)
         self.write(update.record)
         return update
 
@@ -154,7 +161,7 @@ class Baseline:
 class Update:
     """A task's new baseline, with the numbers of docs that were `run`, `kept` from before, and `changed` in score.
 
-    `is_new`: the task had no baseline before.
+    `is_new`: the task had no baseline before. `lost_calibration`: it was calibrated before, and is not any more.
     """
 
     record: Record
@@ -162,6 +169,7 @@ class Update:
     kept: int
     changed: int
     is_new: bool
+    lost_calibration: bool = False
 
     def __str__(self) -> str:
         facts = [f"{self.run:,} docs written"]
@@ -179,12 +187,13 @@ def updated(
     results: Sequence[DocResult],
     summary: Summary,
     model: Mapping[str, Any],
+    calibration: Calibration | None = None,
 ) -> Update:
     """Return the update of a task's baseline by a run: a new record, or the old one with a part of its docs replaced.
 
-    `results` are in doc order, `model` is the entry of the header's `models`. Raises BaselineError for docs that
-    cannot be in a baseline (errors, NaN), and if the docs that were not run were answered under other settings, or to
-    other prompts.
+    `results` are in doc order, `model` is the entry of the header's `models`. A `calibration` is that of the `results`,
+    and is dropped if other docs are kept beside them. Raises BaselineError for docs that cannot be in a baseline
+    (errors, NaN), and if the docs that were not run were answered under other settings, or to other prompts.
     """
     _check_docs(path, results, summary)
     now = [entry_of(result) for result in results]
@@ -215,10 +224,12 @@ def updated(
         docs=len(entries),
         docs_total=summary.n_total,
         values={value.key: value.value for value in summary.values},
+        calibration=calibration if len(entries) == len(now) else None,
     )
     pairs = pair(old.entries, now).pairs if old else ()
     rescored = sum(before.scores != after.scores for before, after in pairs)
-    return Update(Record(written, entries), len(now), len(entries) - len(now), rescored, old is None)
+    lost_calibration = old is not None and old.header.calibration is not None and written.calibration is None
+    return Update(Record(written, entries), len(now), len(entries) - len(now), rescored, old is None, lost_calibration)
 
 
 def _check_docs(path: Path, results: Sequence[DocResult], summary: Summary) -> None:

@@ -13,6 +13,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from pytest_llmeval._baselines.calibration import Calibration
 from pytest_llmeval._baselines.entry import DIGEST_CHARS
 from pytest_llmeval._baselines.entry import Entry
 from pytest_llmeval._baselines.entry import entry_line
@@ -41,7 +42,7 @@ class Header:
     Docs are compared only if `settings` are equal, and also the entries of `filters` and `metrics` for the filter and
     metric of a gate. `models` are the models that answered (one, unless parts were updated later), `versions` the
     packages installed then; both are for the reader. `values` are the values of the task by ``metric,filter``, over
-    `docs` of `docs_total` docs.
+    `docs` of `docs_total` docs. `calibration`: the flips of the same build between several runs, if they were measured.
     """
 
     task: str
@@ -53,6 +54,7 @@ class Header:
     docs: int = 0
     docs_total: int = 0
     values: Mapping[str, float] = field(default_factory=dict)
+    calibration: Calibration | None = None
 
 
 def header_of(task: Task, settings: Settings) -> Header:
@@ -152,7 +154,7 @@ def _body(record: Record, columns: Sequence[str], margins: Sequence[str]) -> Ite
     for name, value in asdict(record.header).items():
         if name == "settings":
             yield from (f"settings.{key}: {canonical_json(setting)}" for key, setting in value.items())
-        else:
+        elif name != "calibration" or value is not None:
             yield f"{name}: {canonical_json(value)}"
     yield f"columns: {canonical_json([*_FIXED_COLUMNS, '/'.join(['margin', *margins]), *columns])}"
     yield ""
@@ -168,6 +170,8 @@ def _read_body(body: str) -> Record:
         into[key] = json.loads(value)
     margin, *columns = found.pop("columns")[len(_FIXED_COLUMNS) :]
     margins = margin.split("/")[1:]
+    calibration = found.pop("calibration", None)
+    found["calibration"] = calibration and Calibration.from_plain(calibration)
     header = Header(**{one.name: found[one.name] for one in fields(Header)})
     entries = []
     for number, line in enumerate(lines.splitlines(), head.count("\n") + 5):

@@ -18,6 +18,7 @@ from pytest_llmeval._evaluation.model_run import evaluate
 from pytest_llmeval._evaluation.noise import NoiseFloors
 from pytest_llmeval._evaluation.noise import measure
 from pytest_llmeval._evaluation.noise import probed_docs
+from pytest_llmeval._evaluation.repeats import Repeats
 
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "ModelRun",
     "NoiseFloors",
     "OpenTask",
+    "Repeats",
     "SelectedGate",
     "ask_model",
     "evaluate",

@@ -167,9 +167,17 @@ class Evaluation:
 
 
 def answer(
-    opened: OpenTask, lm: LM, indices: Sequence[int], kept: BoundedCache[tuple[str, int], Rendered] | None = None
+    opened: OpenTask,
+    lm: LM,
+    indices: Sequence[int],
+    kept: BoundedCache[tuple[str, int], Rendered] | None = None,
+    *,
+    reseed: int = 0,
 ) -> list[DocResult]:
-    """Return the results of docs through one model: render, ask, score. An error in one doc does not affect others."""
+    """Return the results of docs through one model: render, ask, score. An error in one doc does not affect others.
+
+    `reseed` is added to the seeds of sampled texts.
+    """
     chat = chat_of(lm) if opened.settings.chat_template else None
     results: dict[int, DocResult] = {}
     asked: dict[int, Rendered] = {}
@@ -178,7 +186,7 @@ def answer(
             asked[index] = opened.prepare(index, chat, kept)
         except LLMEvalError as error:
             results[index] = DocResult(index, {}, error=str(error))
-    responses = ask_docs(lm, {index: instances for index, (_, instances) in asked.items()})
+    responses = ask_docs(lm, {index: _reseeded(instances, reseed) for index, (_, instances) in asked.items()})
     with _sandbox.Worker() if opened.task.unsafe_code else nullcontext() as worker:
         for index, (given, refused) in responses.items():
             if refused is not None:
@@ -186,6 +194,16 @@ def answer(
             else:
                 results[index] = _score(opened, *asked[index], given, worker.run if worker else None)
     return [results[index] for index in indices]
+
+
+def _reseeded(instances: tuple[Instance, ...], by: int) -> tuple[Instance, ...]:
+    """Return the requests of a doc with other seeds, where texts are generated."""
+    if not by or instances[0].kind != "generate_until":
+        return instances
+    return tuple(
+        replace(one, arguments=(one.arguments[0], replace(one.arguments[1], seed=one.arguments[1].seed + by)))
+        for one in instances
+    )
 
 
 def _size_of(rendered: Rendered) -> int:

@@ -21,6 +21,7 @@ from pytest_llmeval._evaluation.model_calls import facts_of
 from pytest_llmeval._evaluation.model_calls import usage_of
 from pytest_llmeval._evaluation.model_calls import watched
 from pytest_llmeval._evaluation.noise import NoiseFloors
+from pytest_llmeval._evaluation.repeats import Repeats
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._lm import LM
 from pytest_llmeval._plain import listed
@@ -82,6 +83,7 @@ class ModelRun:
         #: Task name -> the reason why the model could not be asked.
         self.model_errors: dict[str, str] = {}
         self.noise = NoiseFloors(evaluation)
+        self.repeats = Repeats(evaluation.settings.calibration_runs)
         #: Task name -> the docs whose items run, in item order, each with its place in that order.
         self.selected_docs: dict[str, dict[int, int]] = {}
         #: (task or group name, gate id) -> the gates to be judged.
@@ -169,6 +171,7 @@ class ModelRun:
             wave = missing[done : done + self._wave]
             with watched(lm, progress, done, len(wave), len(missing), tokens):
                 self.add(task.name, self._timed_wave(task, lm, wave))
+            self.repeats.ask(opened, lm, [doc for doc in wave if self.results(task.name)[doc].error is None])
             done += len(wave)
             if progress:
                 progress(done, len(missing), tokens())
@@ -256,6 +259,7 @@ class ModelRun:
             "usage": dict(self.usage),
             "model_errors": self.model_errors,
             "noise": self.noise.to_list(),
+            "repeats": self.repeats.to_list(),
         }
 
     def merge(self, plain: Mapping[str, Any]) -> None:
@@ -269,6 +273,7 @@ class ModelRun:
         }
         self.model_errors.update(plain["model_errors"])
         self.noise.add(plain["noise"])
+        self.repeats.add(plain["repeats"])
 
 
 def evaluate(paths: Iterable[str | Path], lm: LM, settings: Settings | None = None) -> dict[str, Summary]:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from pytest_llmeval._baselines import Baseline
+from pytest_llmeval._baselines import Record
+from pytest_llmeval._errors import BaselineError
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._evaluation import ModelRun
 from pytest_llmeval._session.options import origin_of
@@ -54,6 +56,16 @@ class BaselineOptions:
             )
         else:
             self.chosen.check_writable(self._origin)
+
+    def record(self, task: str) -> Record | None:
+        """Return the baseline of a task before the run; None if there is none, or none that can be used."""
+        if self.chosen is None or self.updating:
+            return None
+        try:
+            return self.chosen.read(task)
+        except BaselineError:
+            # The comparison reports it.
+            return None
 
     def data(self, run: ModelRun, owner: Task | Group) -> GateData:
         """Return the docs of a task or group, paired with those of the baseline."""

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from pytest_llmeval._errors import LLMEvalError
+from pytest_llmeval._evaluation import SelectedGate
 from pytest_llmeval._session.items import DocItem
 from pytest_llmeval._session.items import doc_of
 from pytest_llmeval._session.options import value_of
 from pytest_llmeval._session.session import Session
 from pytest_llmeval._task import Group
+from pytest_llmeval._verdicts import GoodBuild
 from pytest_llmeval._verdicts import Planned
 from pytest_llmeval._verdicts import prospects
 
@@ -45,10 +47,21 @@ def gate_prospects(session: Session) -> list[str]:
             one.gate,
             session.evaluation.asked(one.owner.name),
             run.family_size(one.gate),
+            _good_build(session, one),
         )
         for one in run.gates.values()
     ]
     return [f"llmeval: {line}" for line in prospects(planned)]
+
+
+def _good_build(session: Session, selected: SelectedGate) -> GoodBuild | None:
+    """Return the good build of the baseline that a gate will compare with; None if it is not known for these docs."""
+    if selected.gate.change is None or selected.gate.confidence is None:
+        return None
+    names = [task.name for task in session.evaluation.leaves(selected.owner)]
+    good = GoodBuild.of(selected.owner, [session.baseline.record(name) for name in names], selected.gate)
+    asked = sum(session.evaluation.asked(name) for name in names)
+    return good if good is not None and good.loss.docs == asked else None
 
 
 def _listing(session: Session) -> Iterator[str]:

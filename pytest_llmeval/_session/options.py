@@ -111,6 +111,13 @@ OPTIONS = (
         "Compare with this baseline, doc by doc. A NAME is a folder in .llmeval/baselines.",
     ),
     _switch("update-baseline", "Write the answers of this run to the baseline, instead of comparing with it."),
+    _text(
+        "calibrate",
+        "N",
+        "With --llmeval-update-baseline: have every doc answered N times, in other orders, in passes of other sizes "
+        "and, where texts are sampled, with other seeds, and write into the baseline how often its scores flip by "
+        "themselves. Says how many good builds each gate would fail.",
+    ),
     _switch(
         "early-stop",
         "Run the docs in random order. A task stops once the results of all selected gates that need it are proven. "
@@ -251,6 +258,8 @@ def read_settings(config: pytest.Config) -> Settings:
     if updating or not baseline:
         # The ini key is for those runs that compare.
         noise_docs, noise_dtype = 0, None
+    # So is this one for those that write it.
+    calibration_runs = _read(config, "calibrate", RUNS) if updating else None
     fewshot_seed = _read(config, "fewshot-seed", whole_number())
     gen_kwargs = value_of(config, "gen-kwargs")
     return Settings(
@@ -277,6 +286,7 @@ def read_settings(config: pytest.Config) -> Settings:
         family=word_of(config, "family"),
         noise_docs=noise_docs,
         noise_dtype=noise_dtype,
+        calibration_runs=calibration_runs or 0,
     )
 
 
@@ -305,6 +315,13 @@ def _check_combinations(config: pytest.Config) -> None:
         raise SettingError(
             f"--llmeval-noise: {noise!r} is for comparisons with a baseline: name one with --llmeval-baseline, "
             "without --llmeval-update-baseline"
+        )
+
+    if (runs := config.getoption("llmeval_calibrate")) is not None and not updating:
+        _read(config, "calibrate", RUNS)
+        raise SettingError(
+            f"--llmeval-calibrate: {runs!r} is for the run that writes a baseline: add --llmeval-baseline NAME "
+            "--llmeval-update-baseline"
         )
 
 
@@ -383,4 +400,5 @@ LIMIT = ValueType("a number of docs (10) or a share below 1 (0.1)", _limit)
 SAMPLE = ValueType("random:SEED with a whole number, e.g. random:7", _sample_seed)
 CONFIDENCE = ValueType("a number from 0.5 to 1", _confidence)
 SPLIT = ValueType("a number between 0 and 1, e.g. 0.2", _split)
+RUNS = whole_number(2)
 NOISE = ValueType(f"N or N:DTYPE, e.g. 64 or 64:bfloat16 (dtypes: {', '.join(NOISE_DTYPES)})", _noise)

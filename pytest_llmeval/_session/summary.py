@@ -21,6 +21,7 @@ from pytest_llmeval._report import compare_models
 from pytest_llmeval._report import model_lines
 from pytest_llmeval._report import write_output
 from pytest_llmeval._report import write_report
+from pytest_llmeval._session.calibration import calibration_lines
 from pytest_llmeval._session.options import order_text
 from pytest_llmeval._session.options import value_of
 from pytest_llmeval._session.report_data import model_reports
@@ -90,24 +91,40 @@ def _baseline_lines(session: Session, reports: Sequence[ModelReport]) -> Iterato
             is_error=True,
         )
     else:
-        yield from _update(baseline, reports[0])
+        yield from _update(session, baseline, reports[0])
 
 
-def _update(baseline: Baseline, report: ModelReport) -> Iterator[ReportLine]:
-    """Write one file per task; report failures, partial updates, gains that may be luck, and the total."""
-    docs, tasks, lucky = 0, 0, []
+def _update(session: Session, baseline: Baseline, report: ModelReport) -> Iterator[ReportLine]:
+    """Write one file per task; report failures, partial updates, gains that may be luck, flips and the total."""
+    run, records = session.selection.run(report.id), {}
+    docs, tasks, lucky, uncalibrated = 0, 0, [], []
     for task in report.tasks:
         changes = changes_of_task(task.data)
+        calibration = None
         try:
-            update = baseline.update(task.data.task, task.data.results, task.summary, report.name, report.facts)
+            calibration = run.repeats.calibration(task.summary.name, task.data.results)
+        except LLMEvalError as error:
+            yield ReportLine(f"baseline {baseline.name}: {error}")
+        try:
+            update = baseline.update(
+                task.data.task, task.data.results, task.summary, report.name, report.facts, calibration
+            )
         except LLMEvalError as error:
             yield ReportLine(f"ERROR: {error}", is_error=True)
             continue
+        records[task.summary.name] = update.record
+        if update.lost_calibration or (calibration and not update.record.header.calibration):
+            uncalibrated.append(task.summary.name)
         docs, tasks = docs + update.run, tasks + 1
         if update.kept or update.changed:
             yield ReportLine(f"baseline {baseline.name}: {task.summary.name}: {update}")
         if changes and changes.lucky and task.data.task.cluster is None:
             lucky.append(f"{task.summary.name} ({changes.better:,} gained, {changes.worse:,} lost)")
+    if uncalibrated:
+        yield ReportLine(
+            f"baseline {baseline.name}: no longer calibrated, because its answers are not all of one calibrating run: "
+            f"{listed(uncalibrated, 3)}; --llmeval-calibrate N calibrates a run of all docs"
+        )
     if lucky:
         yield ReportLine(
             f"baseline {baseline.name}: renewed with gains that may be luck: {listed(lucky, 3)}; a baseline that is "
@@ -116,3 +133,5 @@ def _update(baseline: Baseline, report: ModelReport) -> Iterator[ReportLine]:
     if tasks:
         of = "1 task" if tasks == 1 else f"{tasks} tasks"
         yield ReportLine(f"baseline {baseline.name}: {docs:,} docs of {of} written to {baseline.path}")
+    if run.repeats.runs:
+        yield from calibration_lines(session, run, records)

@@ -16,6 +16,7 @@ proportions, means, gaffke  bounds on one proportion, and on the mean of real-va
 paired, tango               bounds and p-values of two models on 0/1 scores
 signflip, clusters          the same for real-valued scores; docs that share a passage
 families, power             multiple testing; what a gate would detect, and on how few docs it cannot pass
+selfflips                   the docs that an unchanged build loses and gains by itself
 sequential, crossing        tests that are valid after every doc, and their exact error on 0/1 scores
 """
 
@@ -38,9 +39,11 @@ from pytest_llmeval._stats.paired import paired_bounds
 from pytest_llmeval._stats.power import detectable_drop
 from pytest_llmeval._stats.power import docs_to_pass
 from pytest_llmeval._stats.power import docs_to_pass_floor
+from pytest_llmeval._stats.power import failing_outcomes
 from pytest_llmeval._stats.power import floor_gap
 from pytest_llmeval._stats.proportions import exact_bounds
 from pytest_llmeval._stats.proportions import finite_bounds
+from pytest_llmeval._stats.selfflips import SelfLoss
 from pytest_llmeval._stats.sequential import MeanTest
 from pytest_llmeval._stats.signflip import assumed_change
 from pytest_llmeval._stats.signflip import difference_p
@@ -51,6 +54,7 @@ __all__ = [
     "Crossing",
     "Interval",
     "MeanTest",
+    "SelfLoss",
     "assumed_change",
     "assumed_support",
     "benjamini_hochberg",
@@ -62,6 +66,7 @@ __all__ = [
     "drop_fails",
     "drop_p",
     "exact_bounds",
+    "failing_outcomes",
     "finite_bounds",
     "floor_gap",
     "holm",

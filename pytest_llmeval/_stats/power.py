@@ -8,6 +8,7 @@ from math import ceil
 from math import inf
 from math import log
 from math import sqrt
+from typing import TYPE_CHECKING
 
 from pytest_llmeval._stats import tango
 from pytest_llmeval._stats.interval import check_count
@@ -17,19 +18,35 @@ from pytest_llmeval._stats.paired import drop_fails
 from pytest_llmeval._stats.paired import drop_p
 
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pytest_llmeval._stats.selfflips import Fails
+    from pytest_llmeval._stats.tango import Ints
+
 _LEFT_OUT = 1e-4
 #: The drop is found up to this share of the shown one.
 _PRECISION = 0.005
 
 
-def detectable_drop(n: int, usual: float, error: float, power: float = 0.8, margin: float = 0.0) -> float:
+def detectable_drop(
+    n: int,
+    usual: float,
+    error: float,
+    power: float = 0.8,
+    margin: float = 0.0,
+    lean: float = 0.0,
+    beyond: float = -inf,
+) -> float:
     """Return the smallest true drop that fails the gate "drop at most `margin`" on n docs with probability `power`.
 
-    `usual` is the share of docs that flip when nothing changed, half of them each way; docs that are lost by a drop are
-    added to these, so that the discordance is `usual` plus the drop. `error` is the level at which the gate fails: one
-    minus its confidence, or what a family leaves of that. The power is exact for the outcomes on which `drop_p` is at
-    most `error` (Connor 1987, Biometrics 43, 207-211, without his normal approximation); between many numbers of
-    discordant docs these are interpolated. Infinite if n docs cannot show any drop.
+    `usual` is the share of docs that flip when nothing changed, half of them each way, or with a net loss of the share
+    `lean`; docs that are lost by a drop are added to these, so that the discordance is `usual` plus the drop. `error`
+    is the level at which the gate fails: one minus its confidence, or what a family leaves of that. A gate whose
+    smaller net losses are excused fails only `beyond` this number of docs. The power is exact for the outcomes on which
+    `drop_p` is at most `error` (Connor 1987, Biometrics 43, 207-211, without his normal approximation); between many
+    numbers of discordant docs these are interpolated. Infinite if n docs cannot show any drop.
     """
     from scipy.optimize import brentq
     from scipy.special import ndtri
@@ -38,7 +55,7 @@ def detectable_drop(n: int, usual: float, error: float, power: float = 0.8, marg
     if n == 0:
         return inf
     # At least one doc: that no flip was seen does not show that flips are impossible.
-    usual = max(usual, 1 / n)
+    usual = max(usual, abs(lean), 1 / n)
     fewest_lost = cache(lambda discordant: _fewest_lost(n, discordant, margin, error))
     low = max(margin, 0.0)
     most = 1 - usual
@@ -46,7 +63,7 @@ def detectable_drop(n: int, usual: float, error: float, power: float = 0.8, marg
         return inf
 
     def lacking(drop: float) -> float:
-        return power - _power(fewest_lost, n, usual, drop)
+        return power - _power(fewest_lost, n, usual, drop, lean, beyond)
 
     # By normal theory, to try few drops: an outcome on the edge lies z standard errors above the margin.
     z, drop = -float(ndtri(error)) - float(ndtri(1 - power)), low
@@ -122,20 +139,44 @@ def _fewest_lost(n: int, discordant: int, margin: float, error: float) -> int:
     return lost
 
 
-def _power(fewest_lost: Callable[[int], int], n: int, usual: float, drop: float) -> float:
-    """Return the probability to fail, with a drop beside the usual flips."""
+def failing_outcomes(n: int, margin: float, error: float) -> Fails:
+    """Return a function of numbers of docs lost and gained: which of these outcomes fail "drop at most `margin`"."""
     import numpy as np
-    from scipy.stats import binom
 
-    discordance = usual + abs(drop)
-    first, last = (int(edge) for edge in binom.ppf((_LEFT_OUT, 1 - _LEFT_OUT), n, discordance))
+    fewest_lost = cache(lambda discordant: _fewest_lost(n, discordant, margin, error))
+
+    def fails(lost: Ints, gained: Ints) -> NDArray[np.bool_]:
+        discordant = lost + gained
+        first = int(discordant.min())
+        edges = _edges(fewest_lost, n, first, int(discordant.max()))
+        return np.asarray(lost > edges[discordant - first])
+
+    return fails
+
+
+def _edges(fewest_lost: Callable[[int], int], n: int, first: int, last: int) -> NDArray[np.float64]:
+    """Return, for each number of discordant docs from first to last, the edge above which a number of lost docs fails.
+
+    It lies, on average, in the middle between the last outcome that does not fail and the first one that does.
+    """
+    import numpy as np
+
     # The same numbers serve all drops, so that most of their edges are known already.
     known = [0]
     while known[-1] < last:
         known.append(min(known[-1] + max(1, known[-1] // 12), n))
     known = [m for m, beyond in zip(known, [*known[1:], n + 1], strict=True) if beyond > first]
+    return np.interp(np.arange(first, last + 1), known, [fewest_lost(m) - 0.5 for m in known])
+
+
+def _power(fewest_lost: Callable[[int], int], n: int, usual: float, drop: float, lean: float, beyond: float) -> float:
+    """Return the probability to fail, with a drop beside the usual flips."""
+    import numpy as np
+    from scipy.stats import binom
+
+    discordance = min(usual + abs(drop), 1.0)
+    first, last = (int(edge) for edge in binom.ppf((_LEFT_OUT, 1 - _LEFT_OUT), n, discordance))
     discordant = np.arange(first, last + 1)
-    # The edge lies, on average, in the middle between the last outcome that does not fail and the first one that does.
-    edges = np.interp(discordant, known, [fewest_lost(m) - 0.5 for m in known])
-    share_lost = (1 + drop / discordance) / 2
+    edges = np.maximum(_edges(fewest_lost, n, first, last), (discordant + beyond) / 2)
+    share_lost = min((1 + (drop + lean) / discordance) / 2, 1.0)
     return float(binom.pmf(discordant, n, discordance) @ binom.sf(np.floor(edges), discordant, share_lost))

@@ -11,6 +11,7 @@ judging                     the verdict on a gate by its kind
 observed, floor             gates on the observed value; floors and ceilings with a confidence
 comparison, change, paired  gates against the baseline: docs paired, the change judged, a value before and now
 must_stay_right, noise      docs that must stay right; flips that rounding may explain
+calibration                 the flips of an unchanged build, and how often it would fail a gate
 family                      the correction for the number of gates
 sequential, series          early stopping: gates that are proven by a part of their docs
 samples, estimate           one number per doc; bounds and p-values of a mean or a difference
@@ -22,6 +23,8 @@ scores                      `pytest_llmeval.judge` on plain scores
 
 from __future__ import annotations
 
+from pytest_llmeval._verdicts.calibration import GoodBuild
+from pytest_llmeval._verdicts.calibration import good_builds_line
 from pytest_llmeval._verdicts.family import Member
 from pytest_llmeval._verdicts.family import in_family
 from pytest_llmeval._verdicts.gate_data import Changes
@@ -55,6 +58,7 @@ __all__ = [
     "Evidence",
     "Fact",
     "GateData",
+    "GoodBuild",
     "Member",
     "Noise",
     "Outcome",
@@ -68,6 +72,7 @@ __all__ = [
     "errors_left",
     "errors_of",
     "final_verdict",
+    "good_builds_line",
     "holds",
     "in_family",
     "judge",

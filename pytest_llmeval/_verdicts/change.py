@@ -23,6 +23,7 @@ from pytest_llmeval._gates import Change
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._results import Summary
 from pytest_llmeval._stats import Interval
+from pytest_llmeval._verdicts.calibration import GoodBuild
 from pytest_llmeval._verdicts.estimate import decide
 from pytest_llmeval._verdicts.estimate import p_better
 from pytest_llmeval._verdicts.estimate import p_worse
@@ -64,12 +65,14 @@ def judge_change(
     seen: PairedEstimate,
     draw: Draw,
     settled: PairedEstimate | None = None,
+    good: GoodBuild | None = None,
     members: int = 1,
 ) -> Verdict:
     """Return the verdict on the change of a value, without its family.
 
     `settled` is the estimate without flips that may be noise; a gate that fails only because of these is inconclusive.
-    The visible loss is that of one gate among `members`.
+    So is one whose net loss may well be that of the `good` build, the one that wrote the baseline. The visible loss is
+    that of one gate among `members`.
     """
     verdict = Verdict("failed", headline_of_change(gate, change, summary, seen), numbers_of_values(summary, seen))
     if not (math.isfinite(seen.old) and math.isfinite(seen.new)):
@@ -85,14 +88,19 @@ def judge_change(
         return replace(verdict, outcome=undecided).adding(Fact("reason", reason))
     interval = None if estimate is None else estimate.bounds(confidence)
     condition = [(change.operator, seen.margin(change))]
-    excused = False
+    excuse = ""
     if observed or estimate is None:
         outcome: Outcome = "passed" if meets(change, seen) else "failed"
     else:
         outcome = decide(estimate, confidence, condition)
-        if outcome == "failed" and settled and (other := settled.estimate(gate.scope, draw)):
-            excused = decide(other, confidence, condition) != "failed"
-    evidence = Evidence(interval and seen.on_scale(interval), visible=_visible(gate, change, seen, members))
+        if outcome == "failed":
+            other = settled and settled.estimate(gate.scope, draw)
+            if other and decide(other, confidence, condition) != "failed":
+                excuse = "without the flips under the noise floor it would not fail"
+            elif good and good.excuses(**seen.counts()):
+                excuse = "a good build may lose as much by itself"
+    excused = bool(excuse)
+    evidence = Evidence(interval and seen.on_scale(interval), visible=_visible(gate, change, seen, members, good))
     if estimate is not None:
         worse = None if outcome == "passed" else p_worse(estimate, condition)[0]
         better = None if outcome == "failed" else p_better(estimate, condition)
@@ -103,13 +111,13 @@ def judge_change(
     numbers = {**verdict.numbers, **_numbers_of_change(seen, evidence)}
     verdict = replace(verdict, outcome=outcome, numbers=numbers, p_value=p_value, evidence=evidence)
     return verdict.adding(
-        fact("reason", excused and "without the flips under the noise floor it would not fail"),
+        fact("reason", excuse),
         fact("change", evidence.interval and bounds_text(evidence.interval, confidence)),
         _docs(summary, seen),
         fact("noise", _chance(change, outcome, evidence, seen, observed=observed, excused=excused)),
         fact("range", passages_assumed(gate, seen.now)),
         fact("range", interval and _assumed(seen)),
-        fact("power", _visible_text(seen, evidence.visible, members)),
+        fact("power", _visible_text(seen, evidence.visible, members, good)),
         fact(
             "needs",
             interval
@@ -194,7 +202,7 @@ def _assumed(seen: PairedEstimate) -> str | None:
     return f"assuming that a doc's score changes by at most {size}" if most else None
 
 
-def _visible(gate: Gate, change: Change, seen: PairedEstimate, members: int) -> float | None:
+def _visible(gate: Gate, change: Change, seen: PairedEstimate, members: int, good: GoodBuild | None) -> float | None:
     """Return the smallest true loss that fails the gate in 80 % of runs; None if scores are not 0 and 1.
 
     Among several gates it must fail at the first of Holm's levels, the least one.
@@ -206,19 +214,23 @@ def _visible(gate: Gate, change: Change, seen: PairedEstimate, members: int) -> 
     if seen.now.clusters is not None:
         return None
     margin = -seen.margin(change) if change.operator.startswith(">") else seen.margin(change)
+    error = (1 - gate.confidence) / members
+    if good is not None:
+        return good.visible_drop(error, max(margin, 0.0))
     # A drop adds flips one way, so twice the lesser count flips anyway.
     usual = 2 * min(flips.down, flips.up) / flips.n
-    return _stats.detectable_drop(flips.n, usual, (1 - gate.confidence) / members, margin=max(margin, 0.0))
+    return _stats.detectable_drop(flips.n, usual, error, margin=max(margin, 0.0))
 
 
-def _visible_text(seen: PairedEstimate, visible: float | None, members: int) -> str | None:
+def _visible_text(seen: PairedEstimate, visible: float | None, members: int, good: GoodBuild | None) -> str | None:
     if visible is None:
         return None
     word = "rise" if seen.worse_is_up else "fall"
     if not math.isfinite(visible):
         return f"too few docs to detect any {word}"
     family = f", if no other of its {members} gates failed" if members > 1 else ""
-    return f"a true {word} of {number_text(visible)} would fail this gate in 80 % of runs{family}"
+    flips = f", by the flips of {good.runs} runs" if good else ""
+    return f"a true {word} of {number_text(visible)} would fail this gate in 80 % of runs{flips}{family}"
 
 
 def _in_stderrs(change: Change, seen: PairedEstimate) -> str | None:

@@ -11,6 +11,7 @@ from pytest_llmeval._gates import Change
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._results import MetricValue
 from pytest_llmeval._results import Summary
+from pytest_llmeval._verdicts.calibration import good_build
 from pytest_llmeval._verdicts.change import headline_of_change
 from pytest_llmeval._verdicts.change import judge_change
 from pytest_llmeval._verdicts.change import numbers_of_values
@@ -44,7 +45,8 @@ def judge_comparison(gate: Gate, change: Change, summary: Summary, value: Metric
         return Verdict("failed", headline, numbers_of_values(summary, seen)).adding(Fact("reason", no_floor))
     noise = noise_flips(directed(gate, value), data.noise, paired.before, paired.now)
     settled = seen.without(noise, data) if noise is not None and noise.may_excuse and of_many else None
-    verdict = judge_change(gate, change, summary, seen, data.draw, settled, members=data.members)
+    good = good_build(gate, data) if of_many else None
+    verdict = judge_change(gate, change, summary, seen, data.draw, settled, good, members=data.members)
     more: dict[str, float | int] = {}
     if settled is not None:
         more["difference_without_ties"] = settled.difference

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._results import Summary
+from pytest_llmeval._verdicts.calibration import with_good_build
 from pytest_llmeval._verdicts.comparison import judge_comparison
 from pytest_llmeval._verdicts.floor import judge_floor
 from pytest_llmeval._verdicts.gate_data import GateData
@@ -57,4 +58,6 @@ def judge(gate: Gate, summary: Summary | None, *, missing: str | None = None, da
             verdict = judge_floor(gate, gate.confidence or 0.5, sample, data.draw, observed)
     else:
         verdict = judge_observed(gate, summary, value)
+    if data is not None:
+        verdict = with_good_build(verdict, gate, data)
     return with_telling_docs(verdict, gate, value, data)

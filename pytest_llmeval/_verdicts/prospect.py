@@ -4,7 +4,8 @@
     acc >= baseline - 0.02 at 95 % confidence: a true fall of 0.1342 on 75 docs would fail in 80 % of runs, if 5 % of
     the docs flip anyway (a guess)
 
-Only of metrics whose scores are surely 0 and 1.
+Only of metrics whose scores are surely 0 and 1. Where the baseline is calibrated, its flips take the
+place of the guess.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from pytest_llmeval import _stats
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._plain import listed
+from pytest_llmeval._verdicts.calibration import GoodBuild
 from pytest_llmeval._verdicts.sentence import condition
 from pytest_llmeval._verdicts.sentence import docs_text
 from pytest_llmeval._verdicts.sentence import number_text
@@ -33,12 +35,16 @@ _GUESSED_FLIPS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A gate before its run: its `name` in reports, the number of docs, and the number of gates of its family."""
+    """A gate before its run: its `name` in reports, the number of docs, and the number of gates of its family.
+
+    `good` is the good build of the baseline, if that is calibrated for these docs.
+    """
 
     name: str
     gate: Gate
     docs: int
     members: int = 1
+    good: GoodBuild | None = None
 
     @property
     def error(self) -> float:
@@ -63,12 +69,13 @@ class Planned:
 
 def prospects(gates: Iterable[Planned]) -> Iterator[str]:
     """Yield a line for each condition that cannot be met, and one for the loss that each comparison would see."""
-    conditions: dict[tuple[str, int], list[Planned]] = {}
+    conditions: dict[tuple[str, int, bool], list[Planned]] = {}
     for one in gates:
         gate = one.gate
         if gate.metric in _RIGHT_OR_WRONG and gate.confidence and gate.scope == "population" and one.docs:
-            conditions.setdefault((f"{gate.key} {condition(gate)}", one.members), []).append(one)
-    for (text, members), alike in conditions.items():
+            asked = f"{gate.key} {condition(gate)}"
+            conditions.setdefault((asked, one.members, one.good is not None), []).append(one)
+    for (text, members, _), alike in conditions.items():
         needed = alike[0].needed
         if short := [one for one in alike if one.docs < needed]:
             yield _short(short, text, needed)
@@ -87,13 +94,25 @@ def _short(gates: Sequence[Planned], text: str, needed: float) -> str:
 
 def _seen(gates: Sequence[Planned], text: str, members: int, allowed: float) -> str:
     """Return the loss that gates of one condition would see, on the fewest and on the most docs."""
-    sizes = sorted({min(one.docs for one in gates), max(one.docs for one in gates)})
+    ends = {one.docs: one for one in (min(gates, key=_docs_of), max(gates, key=_docs_of))}
     error = gates[0].error / members
-    drops = [_stats.detectable_drop(n, _GUESSED_FLIPS, error, margin=allowed) for n in sizes]
+    drops = [
+        one.good.visible_drop(error, allowed)
+        if one.good
+        else _stats.detectable_drop(n, _GUESSED_FLIPS, error, margin=allowed)
+        for n, one in ends.items()
+    ]
     found = [
         f"a true fall of {number_text(drop)} on {docs_text(n)}" if math.isfinite(drop) else f"no fall on {docs_text(n)}"
-        for n, drop in zip(sizes, drops, strict=True)
+        for n, drop in zip(ends, drops, strict=True)
     ]
     family = f", and no other of its {members} gates fails" if members > 1 else ""
-    guess = f"if {percent_text(_GUESSED_FLIPS)} of the docs flip anyway (a guess){family}"
-    return f"{text}: {' and '.join(found)} would fail in 80 % of runs, {guess}"
+    flips = f"if {percent_text(_GUESSED_FLIPS)} of the docs flip anyway (a guess)"
+    if measured := [one.good for one in ends.values() if one.good]:
+        shares = " and ".join(dict.fromkeys(f"{100 * good.flips / good.loss.docs:.2g} %" for good in measured))
+        flips = f"as {shares} of the docs flip anyway (measured in {min(good.runs for good in measured)} runs)"
+    return f"{text}: {' and '.join(found)} would fail in 80 % of runs, {flips}{family}"
+
+
+def _docs_of(gate: Planned) -> int:
+    return gate.docs

@@ -37,6 +37,7 @@ Label: TypeAlias = Literal[
     "power",
     "needs",
     "rounding",
+    "calibration",
     "range",
     "certain",
     "limit",
