@@ -16,6 +16,8 @@ from pytest_llmeval._lm import LM
 from pytest_llmeval._lm import Generation
 from pytest_llmeval._lm import GenerationKwargs
 from pytest_llmeval._lm import Loglikelihood
+from pytest_llmeval._lm import NextToken
+from pytest_llmeval._lm import RollingLoglikelihood
 from pytest_llmeval._models import wrap_model
 from pytest_llmeval._settings import Settings
 
@@ -36,6 +38,8 @@ __all__ = [
     "LLMEvalError",
     "LLMEvalWarning",
     "Loglikelihood",
+    "NextToken",
+    "RollingLoglikelihood",
     "Settings",
     "evaluate",
     "judge",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from typing import Literal
 from typing import Protocol
+from typing import TypeAlias
 from typing import runtime_checkable
 
 from pytest_llmeval._task import NOTHING
@@ -22,19 +23,44 @@ from pytest_llmeval._task import NOTHING
 FinishReason = Literal["stop", "eos", "length"]
 
 
+@dataclass(frozen=True, slots=True)
+class NextToken:
+    """The distribution of the next token at one scored position, on chosen token ids.
+
+    `ids` are the kept ids and, as the last one, an id drawn from all others. `logprobs` are the natural logs of their
+    probabilities, `rest` is that of the probability of all ids that are not kept. `likeliest` is the id of the highest
+    probability; the first of `ids`, if that shares it.
+    """
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    rest: float
+    likeliest: int
+
+
+#: The token ids to report at the scored positions of a request: the number of the likeliest ones to keep, or for each
+#: position the ids that were kept and drawn before; an empty list for a request whose positions are not asked for.
+Tracked: TypeAlias = int | Sequence[tuple[int, ...]]
+
+
 class Loglikelihood(tuple[float, bool]):
     """The answer to a loglikelihood request: the pair that the protocol requires, with named fields.
 
     `logprob`: natural log of P(continuation | context), summed over tokens in float32 or better.
     `is_greedy`: every token of the continuation is the most likely one at its position.
     `truncated`: the context was cut at its left end to fit the model's window.
+    `next_tokens`: the distribution at each scored position, if `LM.tracked` was asked for it.
     """
 
     truncated: bool
+    next_tokens: tuple[NextToken, ...]
 
-    def __new__(cls, logprob: float, is_greedy: bool, truncated: bool = False) -> Loglikelihood:
+    def __new__(
+        cls, logprob: float, is_greedy: bool, truncated: bool = False, next_tokens: tuple[NextToken, ...] = ()
+    ) -> Loglikelihood:
         self = super().__new__(cls, (logprob, is_greedy))
         self.truncated = truncated
+        self.next_tokens = next_tokens
         return self
 
     @property
@@ -44,6 +70,17 @@ class Loglikelihood(tuple[float, bool]):
     @property
     def is_greedy(self) -> bool:
         return self[1]
+
+
+class RollingLoglikelihood(float):
+    """The log-probability of a whole text, with the distributions at its positions if `LM.tracked` was asked for it."""
+
+    next_tokens: tuple[NextToken, ...]
+
+    def __new__(cls, logprob: float, next_tokens: tuple[NextToken, ...] = ()) -> RollingLoglikelihood:
+        self = super().__new__(cls, logprob)
+        self.next_tokens = next_tokens
+        return self
 
 
 class Generation(str):
@@ -92,6 +129,10 @@ class LM(Protocol):
     with the same weights that compute in another way, described by their `name`: in passes of other sizes, and last in
     `dtype` if that is given. Their answers are equal up to rounding. Each is used before the next is requested.
     `engine_choice.slower: str | None`, shown when a run starts, names the faster methods that were refused, and why.
+    `tracked(requests, tracked: Sequence[Tracked])`, for gates such as ``kl <= 0.01``, answers (context, continuation)
+    pairs by a `Loglikelihood` and whole texts, each a tuple of one text, by a `RollingLoglikelihood`, with their
+    `next_tokens`; these are empty if ids are given for another number of positions than a request has. `vocabulary:
+    str`, needed with it, identifies what the token ids mean.
     """
 
     def loglikelihood(self, requests: Sequence[tuple[str, str]]) -> Sequence[tuple[float, bool]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from collections.abc import Sequence
+from dataclasses import astuple
 from dataclasses import dataclass
 from dataclasses import replace
 from typing import Any
@@ -61,6 +62,22 @@ class Pick:
 
 
 @dataclass(frozen=True, slots=True)
+class Distance:
+    """The distance of a doc's next-token distributions from those of the baseline: means over its scored positions.
+
+    `kl`: the KL divergence in nats, estimated without bias; `least`: its lower bound, in which the tokens that are not
+    kept count as one. `rest`: the probability of these in the baseline. `agreement`: the share of positions with the
+    same likeliest token. `problem`: the reason why there is no distance; empty if there is one.
+    """
+
+    kl: float = 0.0
+    least: float = 0.0
+    rest: float = 0.0
+    agreement: float = 1.0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class DocResult:
     """The result of one doc.
 
@@ -70,7 +87,8 @@ class DocResult:
     of requests whose context was cut. `cut_off`: the number of generations that ended by length. `tied`: several
     choices have the highest score, and the first of them counts. `sample`: the rows for `--llmeval-output`.
     `error`: the reason why the doc could not be evaluated; it then has no scores. `key` and `pick` are set if
-    `Settings.keep_keys` is, `pick` for multiple choice only.
+    `Settings.keep_keys` is, `pick` for multiple choice only. `next_tokens`: the text of its scored positions, for a
+    baseline that keeps them. `distance` is set if the baseline of a comparison keeps them.
     """
 
     doc: int
@@ -84,6 +102,8 @@ class DocResult:
     error: str | None = None
     key: DocKey | None = None
     pick: Pick | None = None
+    next_tokens: str = ""
+    distance: Distance | None = None
 
     def to_list(self) -> list[Any]:
         scores = {name: dict(metrics) for name, metrics in self.scores.items()}
@@ -100,16 +120,20 @@ class DocResult:
             self.error,
             self.key and [self.key.doc, self.key.prompt, self.key.cluster],
             self.pick and [self.pick.index, list(self.pick.gold), self.pick.margin, dict(self.pick.margins)],
+            self.next_tokens,
+            self.distance and list(astuple(self.distance)),
         ]
 
     @classmethod
     def from_list(cls, values: Sequence[Any]) -> DocResult:
-        *rest, key, pick = values
+        *rest, key, pick, next_tokens, distance = values
         result = cls(*rest)
         return replace(
             result,
             key=None if key is None else DocKey(*key),
             pick=None if pick is None else Pick(pick[0], tuple(pick[1]), *pick[2:]),
+            next_tokens=next_tokens,
+            distance=None if distance is None else Distance(*distance),
         )
 
 

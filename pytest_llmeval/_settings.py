@@ -33,7 +33,8 @@ class Settings:
     share an error, ``rule`` for those of one rule, ``checkpoint`` for those with one metric and condition on a model,
     ``session`` for these on all models. `noise_docs`: the number of docs per compared task to rescore in forward passes
     of other sizes, and in `noise_dtype` if that is set. `calibration_runs`: the number of times that every doc is
-    answered for a baseline, 0 if it is not calibrated.
+    answered for a baseline, 0 if it is not calibrated. `baseline_topk`: the number of likeliest next tokens that the
+    baseline keeps at each scored position; 0 for none.
     """
 
     data_dir: Path | None = None
@@ -56,6 +57,7 @@ class Settings:
     stop_confidence: float = 0.95
     stop_split: float = 0.5
     family: str = "checkpoint"
+    baseline_topk: int = 0
     noise_docs: int = 0
     noise_dtype: str | None = None
     calibration_runs: int = 0

@@ -22,6 +22,7 @@ they share both hashes and pair wrongly 1e-16.
 
 baseline, record, entry  a baseline folder, the file of a task, the line of a doc
 calibration              the flips of an unchanged build, measured when the baseline was written
+next_tokens              the file of next-token probabilities, which a baseline has on request
 comparison               the pairs of docs of a run and its baseline, and the reasons against comparing them
 """
 
@@ -38,6 +39,10 @@ from pytest_llmeval._baselines.entry import doc_key
 from pytest_llmeval._baselines.entry import entry_of
 from pytest_llmeval._baselines.entry import read_item
 from pytest_llmeval._baselines.entry import write_item
+from pytest_llmeval._baselines.next_tokens import Kept
+from pytest_llmeval._baselines.next_tokens import cost_of
+from pytest_llmeval._baselines.next_tokens import positions_text
+from pytest_llmeval._baselines.next_tokens import read_positions
 from pytest_llmeval._baselines.record import Record
 from pytest_llmeval._baselines.record import read_record
 from pytest_llmeval._baselines.record import record_text
@@ -48,12 +53,16 @@ __all__ = [
     "Calibration",
     "Comparison",
     "Entry",
+    "Kept",
     "Record",
     "SelfFlips",
+    "cost_of",
     "doc_key",
     "entry_of",
     "pair",
+    "positions_text",
     "read_item",
+    "read_positions",
     "read_record",
     "record_text",
     "updated",

@@ -22,6 +22,10 @@ from pytest_llmeval._baselines.comparison import pair
 from pytest_llmeval._baselines.comparison import replaced
 from pytest_llmeval._baselines.entry import docs_named
 from pytest_llmeval._baselines.entry import entry_of
+from pytest_llmeval._baselines.next_tokens import Kept
+from pytest_llmeval._baselines.next_tokens import digest_of
+from pytest_llmeval._baselines.next_tokens import kept_text
+from pytest_llmeval._baselines.next_tokens import read_kept
 from pytest_llmeval._baselines.record import Record
 from pytest_llmeval._baselines.record import header_of
 from pytest_llmeval._baselines.record import read_record
@@ -47,6 +51,7 @@ HOME = Path(".llmeval", "baselines")
 PACKAGES = ("pytest-llmeval-harness", "torch", "transformers")
 
 _SUFFIX = ".txt"
+_NEXT_TOKENS = ".next-tokens"
 
 
 class Baseline:
@@ -108,11 +113,23 @@ class Baseline:
             raise BaselineError(path, f"is the baseline of {record.header.task!r}: was the file renamed?", line=3)
         return record
 
+    def kept(self, record: Record) -> Kept | None:
+        """Return the next tokens of a record's docs; None if it keeps none. Raises BaselineError."""
+        stated = record.header.next_tokens
+        return read_kept(self._next_tokens_of(record.header.task), stated) if stated else None
+
+    def _next_tokens_of(self, task: str) -> Path:
+        return self.path_of(task).with_suffix(_NEXT_TOKENS)
+
     def write(self, record: Record) -> Path:
-        """Write a task's file atomically and return its path. Raises SettingError if it cannot be written."""
-        path = self.path_of(record.header.task)
+        """Write a task's files atomically and return the path of the first. Raises SettingError if that fails."""
+        path, beside = self.path_of(record.header.task), self._next_tokens_of(record.header.task)
         try:
+            if record.header.next_tokens:
+                write_whole(beside, [kept_text(record.entries)])
             write_whole(path, [record_text(record)])
+            if not record.header.next_tokens:
+                beside.unlink(missing_ok=True)
         except OSError as error:
             raise SettingError(f"baseline {self.name!r}: cannot write {path}: {error.strerror or error}") from None
         return path
@@ -150,9 +167,23 @@ class Baseline:
             if len(results) < summary.n_total:
                 raise
             old = None
+        if old is not None and len(results) < summary.n_total and (kept := self.kept(old)):
+            texts = kept.texts
+            entries = [replace(one, next_tokens=texts.get((one.key.doc, one.key.prompt), "")) for one in old.entries]
+            old = replace(old, entries=entries)
         described = facts.get("model", {})
         own = {"name": model, "fingerprint": facts.get("fingerprint"), "dtype": described.get("model_dtype")}
-        update = updated(old, self.path_of(task.name), task, self.settings, results, summary, own, calibration)
+        update = updated(
+            old,
+            self.path_of(task.name),
+            task,
+            self.settings,
+            results,
+            summary,
+            own,
+            calibration,
+            vocabulary=facts.get("vocabulary"),
+        )
         self.write(update.record)
         return update
 
@@ -188,21 +219,30 @@ def updated(
     summary: Summary,
     model: Mapping[str, Any],
     calibration: Calibration | None = None,
+    *,
+    vocabulary: str | None = None,
 ) -> Update:
     """Return the update of a task's baseline by a run: a new record, or the old one with a part of its docs replaced.
 
-    `results` are in doc order, `model` is the entry of the header's `models`. A `calibration` is that of the `results`,
-    and is dropped if other docs are kept beside them. Raises BaselineError for docs that cannot be in a baseline
-    (errors, NaN), and if the docs that were not run were answered under other settings, or to other prompts.
+    `results` are in doc order, `model` is the entry of the header's `models`, `vocabulary` identifies the token ids of
+    next tokens. A `calibration` is that of the `results`, and is dropped if other docs are kept beside them. Raises
+    BaselineError for docs that cannot be in a baseline (errors, NaN), and if the docs that were not run were answered
+    under other settings, or to other prompts.
     """
     _check_docs(path, results, summary)
     now = [entry_of(result) for result in results]
     header, entries, models = header_of(task, settings), now, [model]
+    stated: dict[str, Any] = {}
+    if any(entry.next_tokens for entry in now):
+        stated = {"top": settings.baseline_topk, "vocabulary": vocabulary}
     if old is not None and len(results) < summary.n_total:
         differing = differing_settings(old.header, header)
         for name in ("filters", "metrics"):
             if getattr(old.header, name) != getattr(header, name):
                 differing.append(f"its {name} are not those of the task now")
+        if {name: value for name, value in old.header.next_tokens.items() if name != "digest"} != stated:
+            kept_then, kept_now = (f"{one.get('top', 0)} next tokens" for one in (old.header.next_tokens, stated))
+            differing.append(f"it keeps {kept_then} a position, and this run {kept_now}, or of another vocabulary")
         if differing:
             raise BaselineError(
                 path, f"not updated: {'; '.join(differing)}; this affects all docs, so update with a run of all docs"
@@ -225,6 +265,7 @@ def updated(
         docs_total=summary.n_total,
         values={value.key: value.value for value in summary.values},
         calibration=calibration if len(entries) == len(now) else None,
+        next_tokens={**stated, "digest": digest_of(kept_text(entries))} if stated else {},
     )
     pairs = pair(old.entries, now).pairs if old else ()
     rescored = sum(before.scores != after.scores for before, after in pairs)

@@ -67,13 +67,15 @@ def _canonical(value: Any) -> str:
 class Entry:
     """The stored values of one doc: `scores` by ``metric,filter``, each a number, numbers, or [label, numbers].
 
-    `doc` is the doc's number in the run that wrote the entry.
+    `doc` is the doc's number in the run that wrote the entry. `next_tokens` is the text of its scored positions, which
+    is stored in a file of its own; empty if they are not kept.
     """
 
     doc: int
     key: DocKey
     scores: Mapping[str, Any] = NOTHING
     pick: Pick | None = None
+    next_tokens: str = ""
 
     def as_result(self, filters: Sequence[str]) -> DocResult:
         """Return the entry as a result, which can be summarized like those of a run."""
@@ -108,7 +110,7 @@ def entry_of(result: DocResult) -> Entry:
     if pick is not None:
         margins = {name: _rounded(margin) for name, margin in pick.margins.items()}
         pick = Pick(pick.index, pick.gold, _rounded(pick.margin), margins)
-    return Entry(result.doc, DocKey(result.key.doc, result.key.prompt), scores, pick)
+    return Entry(result.doc, DocKey(result.key.doc, result.key.prompt), scores, pick, result.next_tokens)
 
 
 def _rounded(margin: float) -> float:

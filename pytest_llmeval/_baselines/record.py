@@ -43,6 +43,8 @@ class Header:
     metric of a gate. `models` are the models that answered (one, unless parts were updated later), `versions` the
     packages installed then; both are for the reader. `values` are the values of the task by ``metric,filter``, over
     `docs` of `docs_total` docs. `calibration`: the flips of the same build between several runs, if they were measured.
+    `next_tokens` describes the file of next tokens, if there is one: ``top``, the number of ids that it keeps at a
+    position, ``vocabulary`` and ``digest``.
     """
 
     task: str
@@ -55,6 +57,7 @@ class Header:
     docs_total: int = 0
     values: Mapping[str, float] = field(default_factory=dict)
     calibration: Calibration | None = None
+    next_tokens: Mapping[str, Any] = field(default_factory=dict)
 
 
 def header_of(task: Task, settings: Settings) -> Header:
@@ -154,7 +157,7 @@ def _body(record: Record, columns: Sequence[str], margins: Sequence[str]) -> Ite
     for name, value in asdict(record.header).items():
         if name == "settings":
             yield from (f"settings.{key}: {canonical_json(setting)}" for key, setting in value.items())
-        elif name != "calibration" or value is not None:
+        elif value or name not in ("calibration", "next_tokens"):
             yield f"{name}: {canonical_json(value)}"
     yield f"columns: {canonical_json([*_FIXED_COLUMNS, '/'.join(['margin', *margins]), *columns])}"
     yield ""
@@ -172,6 +175,7 @@ def _read_body(body: str) -> Record:
     margins = margin.split("/")[1:]
     calibration = found.pop("calibration", None)
     found["calibration"] = calibration and Calibration.from_plain(calibration)
+    found.setdefault("next_tokens", {})
     header = Header(**{one.name: found[one.name] for one in fields(Header)})
     entries = []
     for number, line in enumerate(lines.splitlines(), head.count("\n") + 5):

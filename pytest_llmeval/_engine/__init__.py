@@ -17,6 +17,7 @@ from pytest_llmeval._engine.requests import OnProgress
 from pytest_llmeval._engine.requests import RequestError
 from pytest_llmeval._engine.requests import TokenIds
 from pytest_llmeval._engine.requests import TokenRequest
+from pytest_llmeval._engine.requests import Watch
 from pytest_llmeval._engine.requests import fit_prompt
 from pytest_llmeval._engine.requests import fit_request
 from pytest_llmeval._engine.requests import rolling_windows
@@ -33,6 +34,7 @@ __all__ = [
     "RequestError",
     "TokenIds",
     "TokenRequest",
+    "Watch",
     "fit_prompt",
     "fit_request",
     "rolling_windows",

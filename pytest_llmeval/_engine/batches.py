@@ -16,22 +16,28 @@ from typing import TypeVar
 
 from pytest_llmeval._engine.requests import TokenIds
 from pytest_llmeval._engine.requests import TokenRequest
+from pytest_llmeval._engine.requests import Watch
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """Target tokens of a row: P(targets[i] | input up to and including position start + i) is wanted for each i.
 
-    `requests` are the indices of the equal requests that it serves.
+    `requests` are the indices of the equal requests that it serves. `watches`: those of the requests.
     """
 
     start: int
     targets: TokenIds
     requests: tuple[int, ...]
+    watches: tuple[Watch, ...] = ()
 
     @property
     def positions(self) -> range:
         return range(self.start, self.start + len(self.targets))
+
+    def watch_at(self, position: int) -> Watch | None:
+        """Return the ids to report at a position of the input; None if there are none."""
+        return self.watches[position - self.start] if self.watches else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +87,18 @@ def plan_rows(requests: Sequence[TokenRequest]) -> list[TokenRow]:
 
     `("Q A", " yes")`, `("Q A", " no")` and `("Q A", " yes and no")` become the one row `Q A yes and`.
     """
-    asked: dict[TokenIds, dict[TokenIds, list[int]]] = {}
+    asked: dict[TokenIds, dict[tuple[TokenIds, tuple[Watch, ...]], list[int]]] = {}
     for index, request in enumerate(requests):
-        asked.setdefault(request.input_ids, {}).setdefault(request.continuation_ids, []).append(index)
+        wanted = request.continuation_ids, request.watches
+        asked.setdefault(request.input_ids, {}).setdefault(wanted, []).append(index)
     grouped: list[tuple[TokenIds, list[Question]]] = []
     # In this order a sequence comes right after the longest one of which it is a prefix.
     for input_ids in sorted(asked, reverse=True):
         if not grouped or grouped[-1][0][: len(input_ids)] != input_ids:
             grouped.append((input_ids, []))
         grouped[-1][1].extend(
-            Question(len(input_ids) - len(targets), targets, tuple(places))
-            for targets, places in asked[input_ids].items()
+            Question(len(input_ids) - len(targets), targets, tuple(places), watches)
+            for (targets, watches), places in asked[input_ids].items()
         )
     rows = [TokenRow(input_ids, tuple(questions)) for input_ids, questions in grouped]
     return sorted(rows, key=lambda row: -row.length)

@@ -32,6 +32,7 @@ from pytest_llmeval._engine.devices import free_memory
 from pytest_llmeval._engine.devices import sequences
 from pytest_llmeval._engine.devices import try_pass
 from pytest_llmeval._engine.generation import PaddedGenerator
+from pytest_llmeval._engine.next_tokens import next_tokens
 from pytest_llmeval._engine.requests import Completion
 from pytest_llmeval._engine.requests import GenerationRequest
 from pytest_llmeval._engine.requests import IsStopped
@@ -40,6 +41,7 @@ from pytest_llmeval._engine.requests import Prompt
 from pytest_llmeval._engine.requests import TokenRequest
 from pytest_llmeval._engine.requests import plan_prompts
 from pytest_llmeval._lm import Loglikelihood
+from pytest_llmeval._lm import NextToken
 
 
 #: The number of batches that are planned at once, enough to batch rows of about the same length.
@@ -68,10 +70,10 @@ class PaddedEngine:
             for wave in waves(requests, self._scored.budget.tokens * WAVE_BATCHES):
                 rows = plan_rows([requests[place] for place in wave])
                 for _, answered in self._scored.run(rows, self.answer):
-                    for question, logprob, greedy in answered:
+                    for question, logprob, greedy, tokens in answered:
                         for place in question.requests:
                             truncated = requests[wave[place]].truncated
-                            answers[wave[place]] = Loglikelihood(logprob, greedy, truncated)
+                            answers[wave[place]] = Loglikelihood(logprob, greedy, truncated, tokens)
                     on_progress(len(answers), len(requests))
         return [answers[place] for place in range(len(requests))]
 
@@ -96,8 +98,8 @@ class PaddedEngine:
         return [answers[place] for place in range(len(requests))]
 
     @torch.no_grad()
-    def answer(self, batch: Sequence[TokenRow]) -> list[tuple[Question, float, bool]]:
-        """Return (question, log-probability, is_greedy) for each question of the rows."""
+    def answer(self, batch: Sequence[TokenRow]) -> list[tuple[Question, float, bool, tuple[NextToken, ...]]]:
+        """Return (question, log-probability, is_greedy, next tokens) for each question of the rows."""
         width = max(row.length for row in batch)
         places = [
             (row * width + position, target)
@@ -110,15 +112,18 @@ class PaddedEngine:
         ids, mask = right_padded([row.input_ids for row in batch])
         wanted = torch.tensor(list(scored), device=device)
         logits = self.selective.batch_logits(ids.to(device), mask.to(device), wanted)
-        values, greedy = log_probabilities(
-            logits, [scored[place] for place, _ in places], [target for _, target in places]
-        )
+        rows = [scored[place] for place, _ in places]
+        values, greedy = log_probabilities(logits, rows, [target for _, target in places])
+        questions = [question for row in batch for question in row.questions]
+        watches = [question.watch_at(position) for question in questions for position in question.positions]
+        tokens = next_tokens(logits, rows, watches)
         answers = []
         start = 0
-        for question in (question for row in batch for question in row.questions):
+        for question in questions:
             end = start + len(question.targets)
             total = math.fsum(values[start:end])
-            answers.append((question, total, all(greedy[start:end]) and not math.isnan(total)))
+            seen = tuple(token for token in tokens[start:end] if token is not None)
+            answers.append((question, total, all(greedy[start:end]) and not math.isnan(total), seen))
             start = end
         return answers
 

@@ -101,15 +101,30 @@ class EngineChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class Watch:
+    """The token ids to report at a scored position: `ids`, the last of which was drawn, or the `top` likeliest ones.
+
+    With `top` one more id is drawn from all others with their probabilities: the first, in the order of ids, at which
+    their cumulative probability exceeds the share `draw` of their sum.
+    """
+
+    ids: TokenIds = ()
+    top: int = 0
+    draw: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class TokenRequest:
     """A request for log P(continuation | context). Both have at least one id, together at most max_length + 1.
 
-    `truncated`: the context was cut at its left end to fit the window.
+    `truncated`: the context was cut at its left end to fit the window. `watches`: the ids to report at each position of
+    the continuation; empty for none.
     """
 
     context_ids: TokenIds
     continuation_ids: TokenIds
     truncated: bool = False
+    watches: tuple[Watch, ...] = ()
 
     @property
     def input_ids(self) -> TokenIds:

@@ -27,14 +27,18 @@ from pytest_llmeval._engine.causal_model import evaluating
 from pytest_llmeval._engine.causal_model import log_probabilities
 from pytest_llmeval._engine.devices import free_memory
 from pytest_llmeval._engine.devices import try_pass
+from pytest_llmeval._engine.next_tokens import next_tokens
 from pytest_llmeval._engine.padded import PaddedEngine
 from pytest_llmeval._engine.requests import OnProgress
 from pytest_llmeval._engine.requests import TokenIds
 from pytest_llmeval._engine.requests import TokenRequest
+from pytest_llmeval._engine.requests import Watch
+from pytest_llmeval._engine.token_tree import Asked
 from pytest_llmeval._engine.token_tree import Limits
 from pytest_llmeval._engine.token_tree import Pass
 from pytest_llmeval._engine.token_tree import Tree
 from pytest_llmeval._lm import Loglikelihood
+from pytest_llmeval._lm import NextToken
 
 
 #: The number of tokens in a block of attention on a CPU.
@@ -98,43 +102,51 @@ class TreeEngine:
                 left = list(wave)
                 while left:
                     asked, answered = left, set[int]()
-                    for question, logprob, greedy in self._pass_by_pass([requests[i] for i in asked]):
+                    for question, logprob, greedy, tokens in self._pass_by_pass([requests[i] for i in asked]):
                         places = [asked[i] for i in question.requests]
                         answered.update(places)
-                        yield {i: Loglikelihood(logprob, greedy, requests[i].truncated) for i in places}
+                        yield {i: Loglikelihood(logprob, greedy, requests[i].truncated, tokens) for i in places}
                     left = [i for i in left if i not in answered]
         finally:
             if not self._remembers:
                 self._forget()
 
-    def _pass_by_pass(self, requests: Sequence[TokenRequest]) -> Iterator[tuple[Question, float, bool]]:
+    def _pass_by_pass(
+        self, requests: Sequence[TokenRequest]
+    ) -> Iterator[tuple[Question, float, bool, tuple[NextToken, ...]]]:
         """Yield answered questions until memory runs out; the caller plans smaller passes for the others."""
         tree = Tree(requests)
         values: list[list[float]] = [[] for _ in tree.questions]
         greedy = [True] * len(tree.questions)
+        #: By position; a question without watches has none.
+        tokens: list[dict[int, NextToken]] = [{} for _ in tree.questions]
         for step in tree.passes(self._limits, self._cached):
             n = len(step.ids)
-            answered = try_pass(partial(self._run, step), partial(_shape, step), can_shrink=n > 1)
+            watches = [tree.questions[one.question].watch_at(step.depths[one.place]) for one in step.asked]
+            answered = try_pass(partial(self._run, step, watches), partial(_shape, step), can_shrink=n > 1)
             if answered is None:
                 self._forget()
                 free_memory()
                 self._limits = self._limits.after_running_out(n)
                 return
-            for i, value, likeliest in answered:
+            for (place, _, i), value, likeliest, token in answered:
                 values[i].append(value)
                 greedy[i] &= likeliest
+                if token is not None:
+                    tokens[i][step.depths[place]] = token
                 question = tree.questions[i]
                 if len(values[i]) == len(question.targets):
                     total = math.fsum(values[i])
-                    yield question, total, greedy[i] and not math.isnan(total)
+                    seen = tuple(tokens[i][position] for position in sorted(tokens[i]))
+                    yield question, total, greedy[i] and not math.isnan(total), seen
 
     def _forget(self) -> None:
         """Drop the cache and release its memory."""
         self._cached, self._cache = (), None
 
     @torch.no_grad()
-    def _run(self, step: Pass) -> list[tuple[int, float, bool]]:
-        """Return (question, log-probability, is_greedy) for each scored token of a pass."""
+    def _run(self, step: Pass, watches: Sequence[Watch | None]) -> list[tuple[Asked, float, bool, NextToken | None]]:
+        """Return (token asked for, log-probability, is_greedy, next token) for each scored token of a pass."""
         places = {place: i for i, place in enumerate(dict.fromkeys(asked.place for asked in step.asked))}
         path = self._cached[: step.held]
         # If the pass fails halfway, the cache is unusable.
@@ -143,13 +155,9 @@ class TreeEngine:
         self._cached = path + step.ids[: step.n_path]
         if not places:
             return []
-        values, greedy = log_probabilities(
-            logits, [places[asked.place] for asked in step.asked], [asked.target for asked in step.asked]
-        )
-        return [
-            (asked.question, *answer)
-            for asked, answer in zip(step.asked, zip(values, greedy, strict=True), strict=True)
-        ]
+        rows = [places[asked.place] for asked in step.asked]
+        values, greedy = log_probabilities(logits, rows, [asked.target for asked in step.asked])
+        return list(zip(step.asked, values, greedy, next_tokens(logits, rows, watches), strict=True))
 
     def _logits(self, step: Pass, places: list[int]) -> torch.Tensor:
         """Return logits [len(places), vocabulary] at these indices of the new tokens."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from typing import TypeAlias
 
 from pytest_llmeval import _sandbox
+from pytest_llmeval._baselines import Baseline
+from pytest_llmeval._baselines import Kept
 from pytest_llmeval._baselines import doc_key
 from pytest_llmeval._doc import ChatTemplate
 from pytest_llmeval._doc import Instance
@@ -17,11 +20,15 @@ from pytest_llmeval._doc import RenderedDoc
 from pytest_llmeval._docs import DataSource
 from pytest_llmeval._docs import open_docs
 from pytest_llmeval._docs import select
+from pytest_llmeval._errors import BaselineError
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._evaluation.model_calls import ask_docs
 from pytest_llmeval._evaluation.model_calls import chat_of
 from pytest_llmeval._evaluation.model_calls import grouped
+from pytest_llmeval._evaluation.next_tokens import Comparing
+from pytest_llmeval._evaluation.next_tokens import Keeping
 from pytest_llmeval._lm import LM
+from pytest_llmeval._lm import Tracked
 from pytest_llmeval._output_types import OUTPUT_TYPES
 from pytest_llmeval._plain import BoundedCache
 from pytest_llmeval._plain import plain_or_text
@@ -30,6 +37,7 @@ from pytest_llmeval._prompts import instances_for
 from pytest_llmeval._prompts import render_doc
 from pytest_llmeval._prompts import written_kwargs
 from pytest_llmeval._registry import Registry
+from pytest_llmeval._results import DocKey
 from pytest_llmeval._results import DocResult
 from pytest_llmeval._scoring import METRICS
 from pytest_llmeval._scoring import CodeRunner
@@ -98,9 +106,13 @@ class OpenTask:
 class Evaluation:
     """The tasks that one session evaluates, each opened once for all models."""
 
-    def __init__(self, settings: Settings, registry: Registry) -> None:
+    def __init__(self, settings: Settings, registry: Registry, baseline: Baseline | None = None) -> None:
         self.settings = settings
         self.registry = registry
+        #: The baseline to compare with; None while one is written.
+        self._baseline = baseline
+        #: Task name -> the next tokens that the baseline keeps of it.
+        self._kept: dict[str, Kept | None] = {}
         #: Task name -> (docs asked for, docs of the data set), of every task opened here or in a worker.
         self.sizes: dict[str, tuple[int, int]] = {}
         #: Task name -> the reason why its docs cannot be evaluated, whatever the model.
@@ -163,7 +175,26 @@ class Evaluation:
 
     def answer(self, lm: LM, task: Task, indices: Sequence[int]) -> list[DocResult]:
         """Return the results of docs of an open task, answered by a model in one wave."""
-        return answer(self._open[task.name], lm, indices, self._rendered)
+        return answer(self._open[task.name], lm, indices, self._rendered, self._positions(task, lm))
+
+    def kept(self, task: Task) -> Kept | None:
+        """Return the next tokens that the baseline keeps of a task; None if it keeps none, or cannot be read."""
+        if task.name not in self._kept:
+            self._kept[task.name] = None
+            # A file that cannot be read fails the gates that need it.
+            with suppress(BaselineError):
+                if self._baseline is not None and (record := self._baseline.read(task.name)):
+                    self._kept[task.name] = self._baseline.kept(record)
+        return self._kept[task.name]
+
+    def _positions(self, task: Task, lm: LM) -> Keeping | Comparing | None:
+        """Return what is done with the next tokens of a task's docs. Raises ModelError if the model gives none."""
+        if OUTPUT_TYPES[task.output_type].generates:
+            return None
+        if self.settings.baseline_topk:
+            return Keeping.by(lm, self.settings.baseline_topk)
+        kept = self.kept(task)
+        return None if kept is None else Comparing.of(kept, lm)
 
 
 def answer(
@@ -171,12 +202,13 @@ def answer(
     lm: LM,
     indices: Sequence[int],
     kept: BoundedCache[tuple[str, int], Rendered] | None = None,
+    positions: Keeping | Comparing | None = None,
     *,
     reseed: int = 0,
 ) -> list[DocResult]:
     """Return the results of docs through one model: render, ask, score. An error in one doc does not affect others.
 
-    `reseed` is added to the seeds of sampled texts.
+    `positions`: what is done with the next tokens at scored positions. `reseed` is added to the seeds of sampled texts.
     """
     chat = chat_of(lm) if opened.settings.chat_template else None
     results: dict[int, DocResult] = {}
@@ -186,13 +218,16 @@ def answer(
             asked[index] = opened.prepare(index, chat, kept)
         except LLMEvalError as error:
             results[index] = DocResult(index, {}, error=str(error))
-    responses = ask_docs(lm, {index: _reseeded(instances, reseed) for index, (_, instances) in asked.items()})
+    sent = {index: _reseeded(instances, reseed) for index, (_, instances) in asked.items()}
+    tracked = {} if positions is None else {index: _tracked(opened, positions, *asked[index]) for index in asked}
+    responses = ask_docs(lm, sent, tracked)
     with _sandbox.Worker() if opened.task.unsafe_code else nullcontext() as worker:
         for index, (given, refused) in responses.items():
             if refused is not None:
                 results[index] = DocResult(index, {}, error=refused)
             else:
-                results[index] = _score(opened, *asked[index], given, worker.run if worker else None)
+                result = _score(opened, *asked[index], given, worker.run if worker else None)
+                results[index] = result if positions is None or result.error else positions.noted(result, given)
     return [results[index] for index in indices]
 
 
@@ -204,6 +239,16 @@ def _reseeded(instances: tuple[Instance, ...], by: int) -> tuple[Instance, ...]:
         replace(one, arguments=(one.arguments[0], replace(one.arguments[1], seed=one.arguments[1].seed + by)))
         for one in instances
     )
+
+
+def _tracked(
+    opened: OpenTask, positions: Keeping | Comparing, doc: RenderedDoc, instances: Sequence[Instance]
+) -> list[Tracked]:
+    """Return the token ids to report for each request of a doc; nothing for a doc whose key is an error."""
+    try:
+        return positions.asked(_key(opened.task, doc, instances), len(instances))
+    except LLMEvalError:
+        return []
 
 
 def _size_of(rendered: Rendered) -> int:
@@ -234,12 +279,15 @@ def _score(
 
 def _with_key(result: DocResult, task: Task, doc: RenderedDoc, instances: Sequence[Instance]) -> DocResult:
     """Return the result with the identity of the doc, for a baseline or clusters."""
-    sent = [instance.texts for instance in instances if instance.repeat == 0]
     try:
-        key = doc_key(task, doc.index, doc.data, sent)
+        key = _key(task, doc, instances)
     except LLMEvalError as error:
         return DocResult(doc.index, {}, error=str(error))
     return replace(result, key=key)
+
+
+def _key(task: Task, doc: RenderedDoc, instances: Sequence[Instance]) -> DocKey:
+    return doc_key(task, doc.index, doc.data, [instance.texts for instance in instances if instance.repeat == 0])
 
 
 def _arguments(opened: OpenTask, instance: Instance) -> list[Any]:

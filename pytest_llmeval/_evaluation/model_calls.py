@@ -16,6 +16,7 @@ from pytest_llmeval._doc import Instance
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._lm import LM
+from pytest_llmeval._lm import Tracked
 from pytest_llmeval._plain import plain_or_text
 
 
@@ -23,42 +24,53 @@ from pytest_llmeval._plain import plain_or_text
 Progress = Callable[[int, int, int], None]
 
 
-def ask_docs(lm: LM, asked: Mapping[int, Sequence[Instance]]) -> dict[int, tuple[list[Any], str | None]]:
+def ask_docs(
+    lm: LM, asked: Mapping[int, Sequence[Instance]], tracked: Mapping[int, Sequence[Tracked]] | None = None
+) -> dict[int, tuple[list[Any], str | None]]:
     """Return all requests of some docs in one call per method; doc -> (responses, None) or ([], why not).
 
-    A model that refuses one request (a continuation longer than its window, say) refuses the whole call: the
-    docs are then asked one by one, and only those that are refused alone are lost.
+    `tracked`: doc -> the token ids to report at the positions of each of its requests. A model that refuses one request
+    (a continuation longer than its window, say) refuses the whole call: the docs are then asked one by one, and only
+    those that are refused alone are lost.
     """
     flat = [(doc, instance) for doc, instances in asked.items() for instance in instances]
+    wanted = [ids for doc, instances in asked.items() for ids in (tracked or {}).get(doc) or [()] * len(instances)]
     try:
-        responses = ask_model(lm, [instance for _, instance in flat])
+        responses = ask_model(lm, [instance for _, instance in flat], wanted if any(wanted) else ())
     except LLMEvalError as error:
         if len(asked) == 1:
             return {next(iter(asked)): ([], str(error))}
-        return {doc: ask_docs(lm, {doc: instances})[doc] for doc, instances in asked.items()}
+        return {doc: ask_docs(lm, {doc: instances}, tracked)[doc] for doc, instances in asked.items()}
     answers: dict[int, tuple[list[Any], str | None]] = {doc: ([], None) for doc in asked}
     for (doc, _), response in zip(flat, responses, strict=True):
         answers[doc][0].append(response)
     return answers
 
 
-def ask_model(lm: LM, instances: Sequence[Instance]) -> list[Any]:
-    """Return the responses in the order of the instances, from one call per method of the model."""
+def ask_model(lm: LM, instances: Sequence[Instance], tracked: Sequence[Tracked] = ()) -> list[Any]:
+    """Return the responses in the order of the instances, from one call per method of the model.
+
+    `tracked`: the token ids to report for each instance, of a model that has `LM.tracked`; empty for none.
+    """
     responses: list[Any] = [None] * len(instances)
     for kind in ("loglikelihood", "loglikelihood_rolling", "generate_until"):
         places = [i for i, instance in enumerate(instances) if instance.kind == kind]
         if not places:
             continue
         requests = [instances[i].arguments for i in places]
-        method = getattr(lm, kind, None)
+        name = "tracked" if tracked and kind != "generate_until" else kind
+        method = getattr(lm, name, None)
         if method is None:
             raise ModelError(f"{type(lm).__name__}, which llmeval_model gave, has no method {kind}: it is not a model")
-        answers = method([text for (text,) in requests] if kind == "loglikelihood_rolling" else requests)
+        if name == "tracked":
+            answers = method(requests, [tracked[i] for i in places])
+        else:
+            answers = method([text for (text,) in requests] if kind == "loglikelihood_rolling" else requests)
         if not isinstance(answers, Iterable) or isinstance(answers, str | bytes | AbstractSet | Mapping):
-            raise ModelError(f"{type(lm).__name__}.{kind} gave {answers!r}: it must return an answer for each request")
+            raise ModelError(f"{type(lm).__name__}.{name} gave {answers!r}: it must return an answer for each request")
         answers = list(answers)
         if len(answers) != len(places):
-            raise ModelError(f"{type(lm).__name__}.{kind} gave {len(answers)} answers to {len(places)} requests")
+            raise ModelError(f"{type(lm).__name__}.{name} gave {len(answers)} answers to {len(places)} requests")
         for place, response in zip(places, answers, strict=True):
             responses[place] = response
     return responses
@@ -97,7 +109,8 @@ def facts_of(lm: LM, *, identify: bool) -> dict[str, Any]:
     """Return the facts that the model gives about itself, as plain data; empty if it has no `describe`."""
     describe: Callable[[], Mapping[str, Any]] = getattr(lm, "describe", dict)
     facts = {name: plain_or_text(value) for name, value in describe().items()}
-    return facts | {"fingerprint": plain_or_text(getattr(lm, "fingerprint", None))} if identify else facts
+    own = {"fingerprint": getattr(lm, "fingerprint", None), "vocabulary": getattr(lm, "vocabulary", None)}
+    return facts | {name: plain_or_text(value) for name, value in own.items()} if identify else facts
 
 
 def chat_of(lm: LM) -> ChatTemplate:

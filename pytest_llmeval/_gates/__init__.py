@@ -19,6 +19,7 @@
     {metric: acc, min_gain: 0.01}           better by at least 0.01, in the direction of the metric
     {metric: acc, must_stay_right: all}     or [3, 17]
     mmlu.acc >= 0.25                        a rule (ini, option): the gate of a task or group
+    kl <= 0.01 @ 0.95                       distance from the baseline: kl, top1_agreement, flips
     tag:stem.acc >= 0.3                     a rule for every task with that tag
     mmlu_*.acc >= baseline - 0.02 @ 0.95    a rule for every name that matches
     mmlu_*.acc >= 0.3 @ 0.95 fdr            the same, with the false discovery rate as the error of its family
@@ -29,6 +30,7 @@ the remedy.
 reading    the parser of a gate
 gate       gates and rules as values
 checking   checks of a gate against its task or group
+distances  checks of a gate on the distance from the baseline
 ranges     checks of its limits against the range of the metric
 """
 
@@ -45,6 +47,7 @@ from pytest_llmeval._gates.checking import gate_ids
 from pytest_llmeval._gates.checking import is_meant
 from pytest_llmeval._gates.checking import metric_names
 from pytest_llmeval._gates.checking import name_of_owner
+from pytest_llmeval._gates.distances import is_distance
 from pytest_llmeval._gates.gate import Bound
 from pytest_llmeval._gates.gate import Change
 from pytest_llmeval._gates.gate import Gate
@@ -93,6 +96,7 @@ def gates_for(owner: Task | Group, rules: Iterable[Rule] = (), leaves: Sequence[
     ]
     meant = [rule.gate for rule in rules if is_meant(rule, owner, leaves)]
     gates = [*written, *(replace(gate, rule=f"{gate.place.origin}: {gate.place.text}") for gate in meant)]
+    gates = [replace(gate, distance=is_distance(gate, owner)) for gate in gates]
     for gate in gates:
         check_gate(gate, owner, leaves)
     gates = [directed(gate, owner, leaves) for gate in gates]

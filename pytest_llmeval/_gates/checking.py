@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pytest_llmeval._gates.distances import check_distance
+from pytest_llmeval._gates.distances import has_distance
+from pytest_llmeval._gates.distances import is_distance
 from pytest_llmeval._gates.gate import Gate
 from pytest_llmeval._gates.gate import Rule
 from pytest_llmeval._gates.ranges import check_range
 from pytest_llmeval._plain import did_you_mean
+from pytest_llmeval._scoring import DISTANCES
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Metric
 from pytest_llmeval._task import Task
@@ -25,6 +29,8 @@ def is_meant(rule: Rule, owner: Task | Group, leaves: Sequence[Task] = ()) -> bo
     gate = rule.gate
     if rule.selector == owner.name or not rule.selects(owner):
         return rule.selector == owner.name
+    if is_distance(gate, owner):
+        return has_distance(gate, owner, leaves)
     listed, filters = metric_names(owner), filter_names(owner, leaves, gate.metric)
     # Metrics that `process_results` returns but the task does not list are known only after it ran.
     silent = isinstance(owner, Task) and owner.process_results is not None and bool(listed)
@@ -39,16 +45,20 @@ def check_gate(gate: Gate, owner: Task | Group, leaves: Sequence[Task] = ()) -> 
     after docs were scored, and a gate on a metric that never occurs fails then.
     """
     what = name_of_owner(owner)
-    if not _has(gate.metric, owner):
-        mend = did_you_mean(gate.metric, metric_names(owner))
+    if gate.distance:
+        check_distance(gate, owner, leaves)
+    elif not _has(gate.metric, owner):
+        mend = did_you_mean(gate.metric, [*metric_names(owner), *DISTANCES])
         listed = ", ".join(metric_names(owner)) or "none; name some in aggregate_metric_list"
         raise gate.place.error(f"{what} has no metric {gate.metric!r} (it has: {listed}){mend}")
-    filters = filter_names(owner, leaves, gate.metric)
+    filters = _filters_of(gate, owner, leaves)
     if gate.filter is not None and filters and gate.filter not in filters:
         raise gate.place.error(f"{what} has no filter {gate.filter!r} (it has: {', '.join(filters)})")
     if gate.filter is None and len(filters) > 1:
         example = f"{gate.metric},{filters[0]}"
         raise gate.place.error(f"{what} has the filters {', '.join(filters)}; name the one meant, e.g. {example!r}")
+    if gate.distance:
+        return
     if not _is_own(gate.metric, owner):
         check_range(gate, [metric for _, metric in _meant(gate.metric, owner, leaves)])
     if gate.change is not None:
@@ -57,6 +67,13 @@ def check_gate(gate: Gate, owner: Task | Group, leaves: Sequence[Task] = ()) -> 
         _check_confidence(gate, owner, leaves)
     if gate.must_stay_right is not None:
         _check_right_or_wrong(gate, owner, leaves)
+
+
+def _filters_of(gate: Gate, owner: Task | Group, leaves: Sequence[Task]) -> tuple[str, ...]:
+    """Return the filters of which a gate means one."""
+    if not gate.distance:
+        return filter_names(owner, leaves, gate.metric)
+    return filter_names(owner, leaves) if gate.metric == "flips" else ()
 
 
 def directed(gate: Gate, owner: Task | Group, leaves: Sequence[Task] = ()) -> Gate:

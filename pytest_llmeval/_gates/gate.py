@@ -82,7 +82,8 @@ class Gate:
     the user wrote, if a part of its error was spent on early looks. `fdr`: the error is the expected share of false
     alarms among the failures of its family, instead of the probability of any. `name` is given by the user. `id` is the
     text in the brackets of the item's name, `rule` is equal for gates that stand on one line, and `family` holds metric
-    and condition; it is empty without a confidence. `gates_for` sets these three.
+    and condition; it is empty without a confidence. `distance`: the metric is
+    a distance of the run from its baseline, see `_scoring.DISTANCES`. `gates_for` sets these four.
     """
 
     metric: str
@@ -98,12 +99,18 @@ class Gate:
     fdr: bool = False
     rule: str = ""
     family: str = ""
+    distance: bool = False
     written: float | None = None
 
     @property
     def compares(self) -> bool:
-        """True if the gate needs a baseline."""
+        """True if the gate compares a metric with its value in the baseline."""
         return self.change is not None or self.must_stay_right is not None
+
+    @property
+    def needs_baseline(self) -> bool:
+        """True if the gate cannot be judged without a baseline."""
+        return self.compares or self.distance
 
     @property
     def key(self) -> str:

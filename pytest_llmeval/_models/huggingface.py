@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+import hashlib
 import re
 import warnings
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from pytest_llmeval._engine import Completion
 from pytest_llmeval._engine import EngineChoice
 from pytest_llmeval._engine import GenerationRequest
 from pytest_llmeval._engine import TokenRequest
+from pytest_llmeval._engine import Watch
 from pytest_llmeval._engine.choosing import Engine
 from pytest_llmeval._engine.choosing import choose_engine
 from pytest_llmeval._engine.choosing import other_groupings
@@ -35,6 +37,8 @@ from pytest_llmeval._errors import ModelError
 from pytest_llmeval._lm import Generation
 from pytest_llmeval._lm import GenerationKwargs
 from pytest_llmeval._lm import Loglikelihood
+from pytest_llmeval._lm import RollingLoglikelihood
+from pytest_llmeval._lm import Tracked
 from pytest_llmeval._lm import cut_at_stops
 from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.encoding import TextEncoder
@@ -42,6 +46,8 @@ from pytest_llmeval._models.encoding import window_of
 from pytest_llmeval._models.loading import Loader
 from pytest_llmeval._models.specs import HuggingFaceSpec
 from pytest_llmeval._models.token_cache import TokenCache
+from pytest_llmeval._plain import hash_of
+from pytest_llmeval._plain import json_text
 
 
 #: The date for chat templates that print one, which is the default date in the template of Llama 3.
@@ -49,6 +55,8 @@ TODAY = datetime.datetime(2024, 7, 26)
 _STRFTIME_NOW = re.compile(r"""strftime_now\(\s*(?P<quote>["'])(?P<format>.*?)(?P=quote)\s*\)""")
 #: The number of tokens to decode beyond the bytes of a stop string, since some tokens have no text of their own.
 SPARE_TOKENS = 4
+#: The number of hexadecimal digits of a vocabulary's hash.
+VOCABULARY_CHARS = 16
 
 
 class HuggingFaceLM:
@@ -191,6 +199,29 @@ class HuggingFaceLM:
         answers = iter(self._score([window for windows in texts for window in windows]))
         return [sum(next(answers).logprob for _ in windows) for windows in texts]
 
+    @cached_property
+    def vocabulary(self) -> str:
+        """A hash of the tokens by id."""
+        tokens = sorted(self._tokenizer.get_vocab().items(), key=lambda token: (token[1], token[0]))
+        return hash_of(json_text(tokens))[:VOCABULARY_CHARS]
+
+    def tracked(
+        self, requests: Sequence[tuple[str, ...]], tracked: Sequence[Tracked]
+    ) -> list[Loglikelihood | RollingLoglikelihood]:
+        """Return an answer for each (context, continuation) or (text,), with the next tokens at scored positions.
+
+        Raises RequestError as `loglikelihood` does.
+        """
+        pairs = iter(self._encoder.pairs([(request[0], request[1]) for request in requests if len(request) > 1]))
+        texts = iter(self._encoder.rolling([request[0] for request in requests if len(request) == 1]))
+        parts = [[next(pairs)] if len(request) > 1 else next(texts) for request in requests]
+        watched = [_watched(windows, wanted) for windows, wanted in zip(parts, tracked, strict=True)]
+        answers = iter(self._score([window for windows in watched for window in windows]))
+        return [
+            next(answers) if len(request) > 1 else _joined([next(answers) for _ in windows])
+            for request, windows in zip(requests, watched, strict=True)
+        ]
+
     def generate_until(self, requests: Sequence[tuple[str, GenerationKwargs]]) -> list[Generation]:
         """Return the generated texts. Raises RequestError if max_gen_toks leaves no space for a prompt."""
         prompts = self._encoder.prompts(requests)
@@ -268,6 +299,33 @@ class HuggingFaceLM:
         written = cut_at_stops(text, self._stops(prompt.kwargs))
         reason = "stop" if done.finish_reason == "length" and written != text else done.finish_reason
         return Generation(written, reason, prompt.truncated)
+
+
+def _watched(windows: Sequence[TokenRequest], tracked: Tracked) -> list[TokenRequest]:
+    """Return the requests of a text with the ids to report at each position, in their order."""
+    if isinstance(tracked, int):
+        return [
+            replace(window, watches=tuple(Watch(top=tracked, draw=draw) for draw in _draws(window)))
+            for window in windows
+        ]
+    if len(tracked) != sum(len(window.continuation_ids) for window in windows):
+        return list(windows)
+    ids = iter(tracked)
+    return [replace(window, watches=tuple(Watch(next(ids)) for _ in window.continuation_ids)) for window in windows]
+
+
+def _draws(window: TokenRequest) -> Iterator[float]:
+    """Yield a number from 0 to 1 for each position, a hash of all token ids before it, so that equal ones are equal."""
+    read = hashlib.blake2b("".join(f" {token}" for token in window.context_ids).encode(), digest_size=8)
+    for token in window.continuation_ids:
+        yield int.from_bytes(read.digest(), "big") / 2**64
+        read.update(f" {token}".encode())
+
+
+def _joined(answers: Sequence[Loglikelihood]) -> RollingLoglikelihood:
+    """Return the answer to a text from those to its windows."""
+    tokens = tuple(token for answer in answers for token in answer.next_tokens)
+    return RollingLoglikelihood(sum(answer.logprob for answer in answers), tokens)
 
 
 def open_model(spec: HuggingFaceSpec, token_cache: TokenCache | None = None) -> HuggingFaceLM:

@@ -17,6 +17,7 @@ from pytest_llmeval._scoring.aggregations import AGGREGATIONS
 from pytest_llmeval._scoring.choice import count_bytes
 from pytest_llmeval._scoring.choice import count_words
 from pytest_llmeval._scoring.choice import probabilities
+from pytest_llmeval._scoring.distances import DISTANCES
 from pytest_llmeval._scoring.doc_scores import choice_values
 from pytest_llmeval._scoring.doc_scores import pick_of
 from pytest_llmeval._scoring.doc_scores import score_doc
@@ -45,6 +46,7 @@ from pytest_llmeval._scoring.text import number_in
 
 __all__ = [
     "AGGREGATIONS",
+    "DISTANCES",
     "FILTER_NAMES",
     "ITEM_KINDS",
     "METRICS",

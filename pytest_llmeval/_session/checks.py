@@ -50,6 +50,7 @@ def usage_problem(session: Session, items: Iterable[pytest.Item]) -> str | None:
         _check_served(session, needed)
         if any(doc_of(item) or owner_of(item) for item in needed):
             session.baseline.check([choice.name for choice in session.models.choices])
+            _check_distances(session, needed)
             _check_noise(session, needed)
     except SettingError as error:
         return str(error)
@@ -69,6 +70,14 @@ def _check_served(session: Session, items: Iterable[pytest.Item]) -> None:
                 "llmeval_model; let the fixture request llmeval_model (the loaded model) or llmeval_model_name (its "
                 "name), or omit the option"
             )
+
+
+def _check_distances(session: Session, items: Iterable[pytest.Item]) -> None:
+    """Raise SettingError if a gate of the command line is on a distance from a baseline that is not named."""
+    for item in items if not session.baseline.name else ():
+        found = gate_of(item)
+        if found and found.gate.distance and found.gate.place.origin.startswith("--"):
+            raise found.gate.place.error("there is no baseline to compare with: name one with --llmeval-baseline")
 
 
 def _check_noise(session: Session, items: Iterable[pytest.Item]) -> None:

@@ -116,7 +116,7 @@ class Judge:
         There is nothing to compare with while the baseline is written, and the configuration may skip tasks without
         data.
         """
-        if gate is not None and gate.compares and self._baseline.updating:
+        if gate is not None and gate.needs_baseline and self._baseline.updating:
             return f"baseline {self._baseline.name!r} is being written, there is nothing to compare with"
         if not self._skips_missing_data:
             return None

@@ -118,6 +118,12 @@ OPTIONS = (
         "and, where texts are sampled, with other seeds, and write into the baseline how often its scores flip by "
         "themselves. Says how many good builds each gate would fail.",
     ),
+    _text(
+        "baseline-topk",
+        "K",
+        "With --llmeval-update-baseline: also keep the K likeliest next tokens of each scored position, in a file "
+        "beside the baseline, for gates on kl and top1_agreement.",
+    ),
     _switch(
         "early-stop",
         "Run the docs in random order. A task stops once the results of all selected gates that need it are proven. "
@@ -284,6 +290,8 @@ def read_settings(config: pytest.Config) -> Settings:
         stop_confidence=_read_ini(config, "stop_confidence", CONFIDENCE),
         stop_split=_read_ini(config, "stop_split", SPLIT),
         family=word_of(config, "family"),
+        # The ini key is for those runs that write.
+        baseline_topk=(_read(config, "baseline-topk", TOPK) or 0) if updating else 0,
         noise_docs=noise_docs,
         noise_dtype=noise_dtype,
         calibration_runs=calibration_runs or 0,
@@ -300,6 +308,11 @@ def _check_combinations(config: pytest.Config) -> None:
         raise SettingError("--llmeval-baseline: expected a NAME or a path, got ''")
     if updating and not baseline:
         raise SettingError(f"{origin_of(config, 'update-baseline')}: needs --llmeval-baseline NAME")
+    if config.getoption("llmeval_baseline_topk") and not updating:
+        raise SettingError(
+            "--llmeval-baseline-topk: it is for writing a baseline: add --llmeval-update-baseline (a comparison finds "
+            "what the baseline keeps)"
+        )
     if updating and early_stop:
         raise SettingError(
             f"{origin_of(config, 'update-baseline')}: a baseline holds all docs that were asked for, and "
@@ -401,4 +414,5 @@ SAMPLE = ValueType("random:SEED with a whole number, e.g. random:7", _sample_see
 CONFIDENCE = ValueType("a number from 0.5 to 1", _confidence)
 SPLIT = ValueType("a number between 0 and 1, e.g. 0.2", _split)
 RUNS = whole_number(2)
+TOPK = whole_number(1)
 NOISE = ValueType(f"N or N:DTYPE, e.g. 64 or 64:bfloat16 (dtypes: {', '.join(NOISE_DTYPES)})", _noise)

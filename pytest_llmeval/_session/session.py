@@ -40,7 +40,8 @@ class Session:
         self.baseline = BaselineOptions(config, settings)
         self.rules = Rules(config, lambda owner: self.evaluation.leaves(owner), has_baseline=bool(self.baseline.name))
         registry = Registry(_search_folders(config), root=config.rootpath, asked=self.rules.asked())
-        self.evaluation = Evaluation(settings, registry)
+        baseline = None if self.baseline.updating else self.baseline.chosen
+        self.evaluation = Evaluation(settings, registry, baseline)
         self.selection = Selection(self.evaluation)
         self.progress = ProgressLine(config)
         self.missing_data: str = word_of(config, "missing_data")

@@ -17,6 +17,7 @@ paired, tango               bounds and p-values of two models on 0/1 scores
 signflip, clusters          the same for real-valued scores; docs that share a passage
 families, power             multiple testing; what a gate would detect, and on how few docs it cannot pass
 selfflips                   the docs that an unchanged build loses and gains by itself
+divergence                  KL divergence from a few probabilities of two next-token distributions
 sequential, crossing        tests that are valid after every doc, and their exact error on 0/1 scores
 """
 
@@ -26,6 +27,9 @@ from pytest_llmeval._stats.clusters import net_moves
 from pytest_llmeval._stats.clusters import standard_error
 from pytest_llmeval._stats.crossing import Crossing
 from pytest_llmeval._stats.crossing import threshold_for
+from pytest_llmeval._stats.divergence import Divergence
+from pytest_llmeval._stats.divergence import Known
+from pytest_llmeval._stats.divergence import divergence
 from pytest_llmeval._stats.families import benjamini_hochberg
 from pytest_llmeval._stats.families import conditional_holm
 from pytest_llmeval._stats.families import holm
@@ -52,7 +56,9 @@ from pytest_llmeval._stats.signflip import paired_mean_bounds
 
 __all__ = [
     "Crossing",
+    "Divergence",
     "Interval",
+    "Known",
     "MeanTest",
     "SelfLoss",
     "assumed_change",
@@ -61,6 +67,7 @@ __all__ = [
     "conditional_holm",
     "detectable_drop",
     "difference_p",
+    "divergence",
     "docs_to_pass",
     "docs_to_pass_floor",
     "drop_fails",

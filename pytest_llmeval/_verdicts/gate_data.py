@@ -117,33 +117,44 @@ class PairedDocs:
         return sum(len(results) for _, results in self.now)
 
 
-def paired_docs(data: GateData, value: MetricValue) -> PairedDocs | str:
-    """Return the docs to compare, or the reason why they cannot be compared."""
+def refusal(data: GateData, column: tuple[str, str] | None) -> str | None:
+    """Return the reason why the docs cannot be compared with the baseline, by a metric and filter; None if they can."""
     if not data.baseline:
         return (
             "there is no baseline to compare with: name one with --llmeval-baseline (--llmeval-update-baseline writes "
             "it)"
         )
-    refused = f"it cannot be compared with baseline {data.baseline!r}: "
-    if reasons := list(_reasons(data, value)):
-        return refused + listed(reasons, 3, separator="; ", noun="tasks")
+    if reasons := list(_reasons(data, column)):
+        return _refused(data) + listed(reasons, 3, separator="; ", noun="tasks")
+    return None
+
+
+def _refused(data: GateData) -> str:
+    return f"it cannot be compared with baseline {data.baseline!r}: "
+
+
+def paired_docs(data: GateData, value: MetricValue) -> PairedDocs | str:
+    """Return the docs to compare, or the reason why they cannot be compared."""
+    if reason := refusal(data, (value.metric, value.filter)):
+        return reason
     sides = [task_data.paired_results() for task_data in data.tasks]
     before, now = ([(one.task, side[i]) for one, side in zip(data.tasks, sides, strict=True)] for i in (0, 1))
     old = _value(data, before, value, recorded=True)
     new = _value(data, now, value, recorded=False)
     if old is None or new is None:
-        return f"{refused}{value.metric} of a part of its docs cannot be computed from what it stores"
-    return PairedDocs(before, now, old, new, _left_out(data))
+        return f"{_refused(data)}{value.metric} of a part of its docs cannot be computed from what it stores"
+    return PairedDocs(before, now, old, new, left_out(data))
 
 
-def _reasons(data: GateData, value: MetricValue) -> Iterator[str]:
+def _reasons(data: GateData, column: tuple[str, str] | None) -> Iterator[str]:
     """Yield the reasons against a comparison, task by task."""
     for one in data.tasks:
         if one.comparison is None:
             yield f"{one.task.name}: it has no baseline"
             continue
         found = one.comparison.problems(whole=data.drawn == "all", ignore_unpaired=data.ignore_unpaired)
-        found = found or one.comparison.column_problems(value.metric, value.filter)
+        if not found and column is not None:
+            found = one.comparison.column_problems(*column)
         if found:
             name = f"{one.task.name}: " if len(data.tasks) > 1 else ""
             yield name + ", ".join(found)
@@ -173,7 +184,7 @@ def _with_whole_value(summary: Summary, data: TaskData, value: MetricValue, *, r
     return summary if whole is None else replace(summary, values=(*summary.values, whole))
 
 
-def _left_out(data: GateData) -> str | None:
+def left_out(data: GateData) -> str | None:
     """Return the numbers of docs without a partner, in words; None if there are none."""
     pairings = [one.comparison.pairing for one in data.tasks if one.comparison is not None]
     unknown = sum(len(pairing.unknown) for pairing in pairings)

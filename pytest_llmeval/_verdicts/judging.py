@@ -6,6 +6,7 @@ from pytest_llmeval._gates import Gate
 from pytest_llmeval._results import Summary
 from pytest_llmeval._verdicts.calibration import with_good_build
 from pytest_llmeval._verdicts.comparison import judge_comparison
+from pytest_llmeval._verdicts.distance import judge_distance
 from pytest_llmeval._verdicts.floor import judge_floor
 from pytest_llmeval._verdicts.gate_data import GateData
 from pytest_llmeval._verdicts.must_stay_right import judge_must_stay_right
@@ -34,6 +35,8 @@ def judge(gate: Gate, summary: Summary | None, *, missing: str | None = None, da
     if summary is None:
         return Verdict("failed", f"{gate.key} {condition(gate)}: {missing or 'no docs were evaluated'}")
     reason = lack_of_data(summary, missing)
+    if gate.distance:
+        return judge_distance(gate, summary, data, reason)
     found = summary.find(gate.metric, gate.filter)
     if len(found) != 1:
         return Verdict("failed", f"{summary.name}: {reason or no_metric(gate, summary)}")

@@ -90,7 +90,7 @@ def asks_of_data_set(gate: Gate) -> bool:
 
 def can_be_proven(gate: Gate, data: GateData, order: Sequence[DocPlace]) -> bool:
     """Return True if there is a sequential test for the gate, as far as is known without the scores of its docs."""
-    if gate.must_stay_right is not None:
+    if gate.must_stay_right is not None or gate.distance:
         return False
     scores = scores_of(gate, data, order)
     if scores is None or not questions_of(gate, scores):

@@ -56,7 +56,7 @@ def with_telling_docs(verdict: Verdict, gate: Gate, value: MetricValue, data: Ga
     found.sort(key=lambda one: (-one.loss, -one.margin))
     named = len(data.tasks) > 1
     lines = [f"{f'{one.task.name} ' * named}doc[{one.now.doc}]  {_told(one, value)}" for one in found[:_MOST]]
-    show = f"pytest '{_node(found[0], data)}' --llmeval-show prints the prompt"
+    show = f"pytest '{node_of(found[0].task, found[0].now.doc, data)}' --llmeval-show prints the prompt"
     renew = "; update the baseline only if the change is intended" if gate.compares else ""
     return verdict.adding(Fact("most informative docs", lines=tuple(lines)), Fact("next", show + renew))
 
@@ -115,11 +115,11 @@ def _answer(result: DocResult, value: MetricValue) -> str:
     return f"scored {f'{item:.4g}' if isinstance(item, int | float) else item}{certainty}"
 
 
-def _node(one: _Telling, data: GateData) -> str:
+def node_of(task: Task, doc: int, data: GateData) -> str:
     """Return the node id of a doc in a run of one model."""
-    path = one.task.path
+    path = task.path
     if data.root is not None and path.is_relative_to(data.root):
         path = path.relative_to(data.root)
     # Items of tasks that are defined in their group's file also contain the name of the task.
-    inside = isinstance(data.owner, Group) and data.owner.path == one.task.path
-    return f"{path}::doc[{f'{one.task.name}-' * inside}{one.now.doc}]"
+    inside = isinstance(data.owner, Group) and data.owner.path == task.path
+    return f"{path}::doc[{f'{task.name}-' * inside}{doc}]"
