@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from typing import TypeVar
@@ -98,6 +99,9 @@ class ModelRun:
         #: Key -> (number of results, a value that depends on them).
         self._computed: dict[tuple[str, ...], tuple[int, Any]] = {}
         self._wave = FIRST_WAVE
+        #: Task name -> the number of its results that `news` has told, and the usage that it has told.
+        self._told: dict[str, int] = {}
+        self._usage_told: Mapping[str, int] = {}
 
     @property
     def answered(self) -> bool:
@@ -244,26 +248,37 @@ class ModelRun:
             bootstrap_iters=settings.bootstrap_iters,
         )
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return what another process needs of this run beside the results that its doc items report."""
+    def news(self) -> dict[str, Any]:
+        """Return what another process does not know since the last call, but for results that doc items report."""
         records = [
             [task, result.to_list()]
             for task, results in self._results.items()
-            for index, result in results.items()
+            for index, result in islice(results.items(), self._told.get(task, 0), None)
             if index not in self.selected_docs.get(task, ())
         ]
+        usage = {key: count - self._usage_told.get(key, 0) for key, count in self.usage.items()}
+        self._told = {task: len(results) for task, results in self._results.items()}
+        self._usage_told = dict(self.usage)
+        return self._plain(records, usage)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the whole run as plain data, for `merge` in another process."""
+        records = [[task, result.to_list()] for task, known in self._results.items() for result in known.values()]
+        return self._plain(records, dict(self.usage))
+
+    def _plain(self, records: list[Any], usage: Mapping[str, int]) -> dict[str, Any]:
         return {
             "name": self.name,
             "records": records,
             "facts": self.facts,
-            "usage": dict(self.usage),
+            "usage": usage,
             "model_errors": self.model_errors,
             "noise": self.noise.to_list(),
             "repeats": self.repeats.to_list(),
         }
 
     def merge(self, plain: Mapping[str, Any]) -> None:
-        """Add what another process found (`to_plain`); its model took memory and tokens of its own."""
+        """Add what another process found (`news`, `to_plain`); its model took memory and tokens of its own."""
         self.name = plain["name"] or self.name
         for task, result in plain["records"]:
             self.add(task, [DocResult.from_list(result)])

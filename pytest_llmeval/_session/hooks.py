@@ -55,6 +55,7 @@ class Running:
         collect.tolerate_broken_files(session)
         problem = usage_problem(self.session, session.items)
         if self.on_worker:
+            xdist.learn(self.session, session.items)
             xdist.publish_collection(self.session, session.items, problem)
         elif problem:
             raise pytest.UsageError(problem)
@@ -68,10 +69,14 @@ class Running:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-        if not self.on_worker or owner_of(item) is None:
+        if not self.on_worker or (owner_of(item) is None and item.nodeid not in self.session.lessons.silent):
             return None
-        xdist.run_silently(item, nextitem)
+        xdist.run_silently(self.session, item, nextitem)
         return True
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        if self.on_worker:
+            xdist.publish_stop(self.session, excinfo.value)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:

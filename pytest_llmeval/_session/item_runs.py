@@ -65,8 +65,12 @@ def _wave(session: Session, run: ModelRun, opened: OpenTask, index: int) -> list
     if place is None:
         return [index]
     docs = list(order)[place : place + session.judge.wave_size(run, opened.task)]
-    if session.on_worker and (chunk := session.judge.chunk):
-        docs = [doc for doc in docs if doc // chunk == index // chunk]
+    if session.on_worker:
+        if (run.model, opened.task.name, index) in session.alone:
+            return [index]
+        if size := xdist.size_of_blocks(session):
+            docs = docs[: size - place % size]
+        docs = [doc for doc in docs if (run.model, opened.task.name, doc) not in session.alone]
     return docs
 
 

@@ -22,6 +22,7 @@ from pytest_llmeval._session.options import value_of
 from pytest_llmeval._session.options import word_of
 from pytest_llmeval._session.progress import ProgressLine
 from pytest_llmeval._session.rules import Rules
+from pytest_llmeval._session.scheduling import Lessons
 from pytest_llmeval._session.selection import Selection
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Group
@@ -55,6 +56,10 @@ class Session:
             inconclusive=word_of(config, "inconclusive"),
         )
         self.lint_only: bool = bool(value_of(config, "lint"))
+        #: What happened to other workers before this one started.
+        self.lessons = Lessons.of(getattr(config, "workerinput", {}))
+        #: (model, task, doc) of the docs that are asked alone, because a worker died in a wave with them.
+        self.alone: set[tuple[str, str, int]] = set()
         #: True if nothing is run: the options only print what was collected.
         self.looks_only: bool = bool(value_of(config, "list") or value_of(config, "show"))
         #: How a wrong answer is recorded: ``pass``, ``xfail`` or ``fail``.

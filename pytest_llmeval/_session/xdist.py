@@ -8,13 +8,13 @@ see them as the ordinary tests that they are.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Generator
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import astuple
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 from typing import Literal
@@ -27,11 +27,19 @@ from pytest_llmeval._evaluation import ModelRun
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._lm import LM
 from pytest_llmeval._results import DocResult
+from pytest_llmeval._session.items import doc_of
 from pytest_llmeval._session.items import gate_of
 from pytest_llmeval._session.items import model_of
 from pytest_llmeval._session.items import owner_of
-from pytest_llmeval._session.judge import CHUNK
 from pytest_llmeval._session.options import STOP_SEED
+from pytest_llmeval._session.scheduling import LESSONS
+from pytest_llmeval._session.scheduling import Block
+from pytest_llmeval._session.scheduling import BlockScheduling
+from pytest_llmeval._session.scheduling import Node
+from pytest_llmeval._session.scheduling import Scheduling
+from pytest_llmeval._session.scheduling import block_size
+from pytest_llmeval._session.scheduling import blocks_of
+from pytest_llmeval._session.scheduling import is_doc
 from pytest_llmeval._session.session import Session
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
@@ -41,6 +49,8 @@ PHASES: tuple[Literal["setup", "call", "teardown"], ...] = ("setup", "call", "te
 
 #: The key of this plugin's data in `config.workeroutput`.
 OUTPUT = "llmeval"
+#: The key of a worker's seat in `config.workerinput`: its place among the workers that live at one time, from 0.
+SEAT = "llmeval_seat"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +100,46 @@ def publish_collection(session: Session, items: Iterable[pytest.Item], problem: 
     }
 
 
+def size_of_blocks(session: Session) -> int | None:
+    """Return how many docs of a task a worker gets together, as the controller computes it too; None: all."""
+    docs = sum(len(order) for run in session.selection.runs.values() for order in run.selected_docs.values())
+    return block_size(docs, session.config.workerinput["workercount"], session.judge.chunk)  # type: ignore[attr-defined]
+
+
 def publish_results(session: Session) -> None:
-    """Send the results that no doc item reports, and the facts that every worker knows, to the controller."""
-    evaluation, runs = session.evaluation, session.selection.runs
-    scored = {task for run in runs.values() for task in run.scored()}
-    session.config.workeroutput.setdefault(OUTPUT, {}).update(  # type: ignore[attr-defined]
-        sizes={task: list(sizes) for task, sizes in evaluation.sizes.items()},
-        paths={task: str(evaluation.path_of(task)) for task in scored},
-        data_errors=evaluation.data_errors,
-        runs={model: run.to_plain() for model, run in runs.items()},
-    )
+    """Send the results that no item has reported, and the facts that every worker knows, to the controller."""
+    scored = {task for run in session.selection.runs.values() for task in run.scored()}
+    output = session.config.workeroutput.setdefault(OUTPUT, {})  # type: ignore[attr-defined]
+    output.update(_news(session, session.evaluation.sizes, scored))
+
+
+def _news(session: Session, known: Iterable[str], scored: Iterable[str]) -> dict[str, Any]:
+    """Return what the controller needs of some tasks, and all results that it has not been sent."""
+    evaluation = session.evaluation
+    return {
+        "sizes": {task: list(evaluation.sizes[task]) for task in known if task in evaluation.sizes},
+        "paths": {task: str(evaluation.path_of(task)) for task in scored},
+        "data_errors": evaluation.data_errors,
+        "runs": {model: run.news() for model, run in session.selection.runs.items()},
+    }
+
+
+def publish_stop(session: Session, stop: BaseException) -> None:
+    """Tell the controller that `pytest.exit` was called, which ends the whole session."""
+    if isinstance(stop, pytest.exit.Exception):
+        output = session.config.workeroutput.setdefault(OUTPUT, {})  # type: ignore[attr-defined]
+        output["stop"] = [stop.msg, stop.returncode]
+
+
+def learn(session: Session, items: Iterable[pytest.Item]) -> None:
+    """Take note of what happened to workers that died: docs that are given up have an error as their result."""
+    for item in items:
+        if found := doc_of(item):
+            place = (model_of(item), found.opened.task.name, found.index)
+            if reason := session.lessons.lost.get(item.nodeid):
+                session.selection.run(place[0]).add(place[1], [DocResult(found.index, {}, error=reason)])
+            if item.nodeid in session.lessons.alone:
+                session.alone.add(place)
 
 
 def prepare_on_worker(
@@ -141,9 +181,18 @@ def _gate_by_task(session: Session, items: Iterable[pytest.Item]) -> dict[tuple[
     return {key: nodeid for key, (_, nodeid) in sizes.items()}
 
 
-def run_silently(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Run an item whose report is the controller's to make."""
+def run_silently(session: Session, item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Run an item whose report is the controller's to make, and send what it found, lest this worker die later.
+
+    pytest and its plugins take no notice of a setup that passed, and so of the report that carries the results.
+    """
     runtestprotocol(item, log=False, nextitem=nextitem)
+    if owner := owner_of(item):
+        leaves = [task.name for task in session.evaluation.leaves(owner)]
+        scored = [name for name in leaves if any(run.results(name) for run in session.selection.runs.values())]
+        report = pytest.TestReport(item.nodeid, item.location, {}, "passed", None, "setup")
+        report.llmeval_news = _news(session, leaves, scored)  # type: ignore[attr-defined]
+        item.config.hook.pytest_runtest_logreport(report=report)
 
 
 class Controller:
@@ -151,6 +200,12 @@ class Controller:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        #: None until the workers have collected task files.
+        self.blocks: BlockScheduling | None = None
+        #: The number of workers that the session started with.
+        self.workers = 0
+        #: The seat of each living worker; a replacement takes that of its predecessor, and so its device.
+        self.seats: dict[Node, int] = {}
         self.items: dict[str, WorkerItem] = {}
         #: The files of the tasks and groups that workers collected.
         self.paths: set[str] = set()
@@ -162,51 +217,82 @@ class Controller:
         if problem := getattr(report, "llmeval_usage_error", None):
             raise pytest.UsageError(problem)
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if record := getattr(report, "llmeval", None):
             model, task, result = record
             self.session.selection.run(model).add(task, [DocResult.from_list(result)])
+        node = getattr(report, "node", None)
+        if self.blocks and node and report.when == "teardown":
+            self.blocks.note_report(node, report.nodeid)
+        if news := getattr(report, "llmeval_news", None):
+            self._add(news)
+            # The reports that follow are the controller's: one test case in JUnit, not one of each process.
+            del report.llmeval_news, report.node  # type: ignore[attr-defined]
+            if self.blocks:
+                self.blocks.note_report(node, report.nodeid)
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: Any) -> None:
+    def pytest_configure_node(self, node: Node) -> None:
         node.workerinput[STOP_SEED] = self.session.settings.stop_seed
+        taken = set(self.seats.values())
+        self.seats[node] = node.workerinput[SEAT] = next(seat for seat in count() if seat not in taken)
+        if self.blocks:
+            node.workerinput[LESSONS] = self.blocks.lessons().to_list()
+        else:
+            self.workers = max(self.workers, len(self.seats))
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
-        # A worker that crashed has no output: its gates are then found incomplete.
+    def pytest_testnodedown(self, node: Node) -> None:
+        self.seats.pop(node, None)
+        # A worker that died has no output.
         output = getattr(node, "workeroutput", {}).get(OUTPUT, {})
         items = [WorkerItem.from_list(values) for values in output.get("items", ())]
         self.items.update({item.nodeid: item for item in items})
         self.owners.update(output.get("owners", {}))
-        self.paths.update(output.get("owners", {}).values(), output.get("paths", {}).values())
+        self.paths.update(output.get("owners", {}).values())
+        self._add(output)
+        if stop := output.get("stop"):
+            raise pytest.exit.Exception(*stop)
+
+    def _add(self, news: Mapping[str, Any]) -> None:
+        """Add what a worker found, as `_news` sent it."""
         evaluation = self.session.evaluation
-        evaluation.sizes.update({task: tuple(pair) for task, pair in output.get("sizes", {}).items()})
-        evaluation.data_errors.update(output.get("data_errors", {}))
-        for model, plain in output.get("runs", {}).items():
+        self.paths.update(news.get("paths", {}).values())
+        evaluation.sizes.update({task: tuple(pair) for task, pair in news.get("sizes", {}).items()})
+        evaluation.data_errors.update(news.get("data_errors", {}))
+        for model, plain in news.get("runs", {}).items():
             self.session.selection.run(model).merge(plain)
 
-    @pytest.hookimpl(optionalhook=True, tryfirst=True)
-    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
-        """Return a scheduler that sends a task to one worker, in pieces of `CHUNK` docs, which are whole waves."""
-        if config.getvalue("dist") != "load":
-            return None
-        from xdist.scheduler import LoadScopeScheduling
+    @pytest.hookimpl(optionalhook=True, wrapper=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config) -> Generator[None, object, object]:
+        """Replace the scheduler of any `--dist` in a session with task files."""
+        return Scheduling((yield), self._in_blocks, each=config.getvalue("dist") == "each")
 
-        models, chunk = self.session.models.each_item, self.session.judge.chunk
-        if len(models) > 1:
-            # Largest first would mix the models: each worker would load them over and over.
-            config.option.loadscopereorder = False
+    def _in_blocks(self, collections: Mapping[Node, Sequence[str]]) -> BlockScheduling:
+        option, models, largest = self.session.config.option, self.session.models.each_item, self.session.judge.chunk
+        each = option.dist == "each"
+        reorder = getattr(option, "loadscopereorder", True) and not each
 
-        class ByTask(LoadScopeScheduling):  # type: ignore[misc]
-            def _split_scope(self, nodeid: str) -> str:
-                return scope_of(nodeid, models, chunk)
+        def divide(names: Sequence[str]) -> list[Block]:
+            size = block_size(sum(map(is_doc, names)), self.workers, largest)
+            return blocks_of(names, size, models, dist=option.dist, reorder=reorder)
 
-        return ByTask(config, log)
+        self.blocks = BlockScheduling(collections, divide, each=each)
+        return self.blocks
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
+        """Report a doc that is given up as one that could not be evaluated."""
+        if self.blocks and is_doc(crashitem) and (reason := self.blocks.lost.get(crashitem)):
+            report.when, report.longrepr = "call", f"{crashitem}: {reason}"
+            report.llmeval_outcome = "error"  # type: ignore[attr-defined]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         result = yield
         self._restore_tasks()
+        self._report_losses()
         selection = self.session.selection
         for gate in self.items.values():
             if gate.gate_id is not None:
@@ -229,6 +315,29 @@ class Controller:
             with contextlib.suppress(LLMEvalError):
                 self.session.rules.gates_of(collected[name])
 
+    def _report_losses(self) -> None:
+        """Let docs that were given up have an error as their result; report what no worker was left to run."""
+        if self.blocks is None:
+            return
+        for nodeid, reason in self.blocks.unfinished():
+            report = pytest.TestReport(nodeid, (nodeid.partition("::")[0], None, nodeid), {}, "failed", reason, "call")
+            report.llmeval_outcome = "error"  # type: ignore[attr-defined]
+            self.session.config.hook.pytest_runtest_logreport(report=report)
+        for nodeid, reason in self.blocks.lost.items():
+            if is_doc(nodeid):
+                model, task, index = self._place_of(nodeid)
+                self.session.selection.run(model).add(task, [DocResult(index, {}, error=reason)])
+
+    def _place_of(self, nodeid: str) -> tuple[str, str, int]:
+        """Return the model, the task and the number of a doc by its node id."""
+        path, _, name = nodeid.partition("::")
+        before, _, number = name.removeprefix("doc[").removesuffix("]").rpartition("-")
+        found = self.session.values_in(self.session.config.rootpath / path)
+        if isinstance(found[0], Task):
+            return before, found[0].name, int(number)
+        task = max((one.name for one in found[1:] if f"-{before}".endswith(f"-{one.name}")), key=len)
+        return before.removesuffix(task).removesuffix("-"), task, int(number)
+
     def _gate(self, owner: Task | Group, gate_id: str) -> Gate:
         return next(gate for gate in self.session.rules.gates_of(owner) if gate.id == gate_id)
 
@@ -236,6 +345,11 @@ class Controller:
         """Return the outcome for the report, the text of a failure or skip, and the numbers of the verdict."""
         run, owner = self.session.selection.run(gate.model), self.session.selection.collected[gate.owner]
         judge = self.session.judge
+        if self.blocks and (reason := self.blocks.lost.get(gate.nodeid)):
+            # A task with an error is not judged; the others of a group may have their results.
+            for task in self.session.evaluation.leaves(owner):
+                if len(run.results(task.name)) < self.session.evaluation.asked(task.name):
+                    run.model_errors.setdefault(task.name, f"{task.name}: {reason}")
         if gate.gate_id is not None:
             verdict = judge.settle(run, gate.nodeid, owner, self._gate(owner, gate.gate_id))
             if verdict is None:
@@ -267,23 +381,3 @@ class Controller:
 def _longrepr(outcome: str, text: str | None, location: tuple[Any, ...]) -> Any:
     """Return the `longrepr` that pytest expects for a failure or a skip."""
     return (str(location[0]), location[1], f"Skipped: {text}") if outcome == "skipped" else text
-
-
-def scope_of(nodeid: str, models: Sequence[str] = (), chunk: int | None = CHUNK) -> str:
-    """Return the unit of work that a node id belongs to: a piece of a task file under one of the models.
-
-    Other tests stand alone. `chunk` None: task files are not cut into pieces.
-
-    >>> scope_of("b/mmlu.yaml::doc[1234]")
-    'b/mmlu.yaml::1'
-    >>> scope_of("b/mmlu.yaml::doc[ckpt-9-1234]", ["ckpt", "ckpt-9"])
-    'b/mmlu.yaml::ckpt-9::1'
-    """
-    path, _, name = nodeid.partition("::")
-    if not path.endswith((".yaml", ".yml")):
-        return nodeid
-    inside = name.partition("[")[2]
-    model = max((model for model in models if inside.startswith((f"{model}-", f"{model}]"))), key=len, default="")
-    number = re.search(r"(\d+)\]$", name) if name.startswith("doc[") else None
-    piece = int(number[1]) // chunk if number and chunk else 0
-    return f"{path}::{model}::{piece}" if model else f"{path}::{piece}"
