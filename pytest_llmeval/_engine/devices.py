@@ -96,10 +96,15 @@ ACCELERATOR_PASSES = Limits(pack=4096, longest=8192)
 _OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "Failed to allocate")
 
 
-def choose_device(name: str | None) -> torch.device:
-    """Return the named device, or by default the fastest kind available. Raises ModelError if it is not available."""
+def choose_device(name: str | None, seat: int | None = None) -> torch.device:
+    """Return the named device, or by default the fastest kind available. Raises ModelError if it is not available.
+
+    Of several GPUs, unless one is named by its number, the process in seat k takes number k modulo their number.
+    """
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    if name == "cuda" and seat is not None and torch.cuda.device_count() > 1:
+        name = f"cuda:{seat % torch.cuda.device_count()}"
     try:
         device = torch.device(name)
         torch.empty(0, device=device)

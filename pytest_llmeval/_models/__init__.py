@@ -53,11 +53,11 @@ __all__ = [
 NEEDED_PACKAGES = ("torch", "transformers")
 
 
-def load_model(spec: ModelSpec, token_cache: TokenCache | None = None) -> LM:
+def load_model(spec: ModelSpec, token_cache: TokenCache | None = None, seat: int | None = None) -> LM:
     """Return the model of a spec, without its weights: `prepare()` or the first request reads them.
 
-    Models that share a `token_cache` and have equal tokenizers encode each text once. Raises ModelError if the model
-    cannot be loaded.
+    Models that share a `token_cache` and have equal tokenizers encode each text once. `seat`: the place of this process
+    among those that share a machine, which decides its GPU. Raises ModelError if the model cannot be loaded.
     """
     if isinstance(spec, SchemeSpec):
         return spec.factory(spec.rest, spec.args)
@@ -71,7 +71,7 @@ def load_model(spec: ModelSpec, token_cache: TokenCache | None = None) -> LM:
     # Imported here because it imports torch.
     from pytest_llmeval._models.huggingface import open_model
 
-    return open_model(spec, token_cache)
+    return open_model(spec, token_cache, seat)
 
 
 def wrap_model(model: Any, tokenizer: Any, *, name: str = "model in memory", **args: Any) -> LM:

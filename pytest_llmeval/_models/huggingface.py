@@ -328,9 +328,9 @@ def _joined(answers: Sequence[Loglikelihood]) -> RollingLoglikelihood:
     return RollingLoglikelihood(sum(answer.logprob for answer in answers), tokens)
 
 
-def open_model(spec: HuggingFaceSpec, token_cache: TokenCache | None = None) -> HuggingFaceLM:
+def open_model(spec: HuggingFaceSpec, token_cache: TokenCache | None = None, seat: int | None = None) -> HuggingFaceLM:
     """Return the model of a spec. Config and tokenizer are read now, the weights later. Raises ModelError."""
-    device = choose_device(spec.args.device)
+    device = choose_device(spec.args.device, seat)
     share_processors(device)
     loader = Loader(spec)
     config = loader.config()

@@ -22,6 +22,7 @@ from pytest_llmeval._models import ModelFactory
 from pytest_llmeval._models import ModelSpec
 from pytest_llmeval._models import TokenCache
 from pytest_llmeval._models import history_between
+from pytest_llmeval._session.options import SEAT
 from pytest_llmeval._session.options import origin_of
 from pytest_llmeval._session.options import value_of
 from pytest_llmeval._settings import parse_pairs
@@ -56,6 +57,8 @@ class Models:
         self._origin = origin_of(config, "bisect" if bisected else "model")
         args = value_of(config, "model-args")
         self._args = parse_pairs(args, origin_of(config, "model-args")) if args else {}
+        #: The place of this worker of xdist among those that share the machine; None without workers.
+        self._seat: int | None = getattr(config, "workerinput", {}).get(SEAT)
         self._schemes: dict[str, ModelFactory] = {}
         #: Specs by the name of their model, each parsed once.
         self._specs: dict[str, ModelSpec] = {}
@@ -87,7 +90,7 @@ class Models:
             pytest.fail(NO_MODEL, pytrace=False)
         try:
             with gc_disabled():
-                lm = _models.load_model(self._spec_of(choice), self._token_cache)
+                lm = _models.load_model(self._spec_of(choice), self._token_cache, self._seat)
                 # What was imported stays: pytest looks for garbage five times as it ends, a second of a short run.
                 gc.freeze()
                 getattr(lm, "prepare", lambda: None)()

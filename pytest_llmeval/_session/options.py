@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 #: The key under which the controller of xdist sends the seed of the run to its workers, in `config.workerinput`.
 STOP_SEED = "llmeval_stop_seed"
+#: The key of a worker's seat, its place among the workers that live at one time, from 0.
+SEAT = "llmeval_seat"
 #: Seeds of runs are below this number, so that they are easy to copy.
 _SEEDS = 1_000_000
 

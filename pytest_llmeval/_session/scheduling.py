@@ -1,8 +1,8 @@
 """The division of work among the workers of pytest-xdist, which survives the death of any of them.
 
-Docs go out in blocks, because neighbours share the beginning of their prompts. A dead worker leaves a block that it had
-begun. Only a worker that starts later, and is told so (`Lessons`), gets that block. It asks for each of its docs alone: a
-doc that kills this worker too is given up with an error, and all others get their answers.
+Docs go out in blocks, because neighbours share the beginning of their prompts. A dead worker leaves a block that it
+had begun. Only a worker that starts later, and is told so (`Lessons`), gets that block. It asks for each of its docs
+alone: a doc that kills this worker too is given up with an error, and all others get their answers.
 
 Where docs stop early, the docs that are needed depend on those before. Such a block begins again from its first item.
 Items that have been reported run silently, and docs are asked alone only after a second death.
@@ -205,6 +205,12 @@ class BlockScheduling:
             dict(self.lost),
         )
 
+    def gates(self) -> Iterator[str]:
+        """Yield the node ids of all gates, and of the scores of groups."""
+        for name in dict.fromkeys(name for names, _ in self._collected for name in names):
+            if is_task_item(name) and name.partition("::")[2].startswith(("gate[", "score")):
+                yield name
+
     def unfinished(self) -> Iterator[tuple[str, str]]:
         """Yield the items in which workers died and that no worker was left to run again, with the reason."""
         waiting = [(names, block) for names, queue in self._collected for block in queue]
@@ -294,15 +300,17 @@ class BlockScheduling:
             died = ()
         items = block.items if block.repeats else tuple(one for one in given if given[one] is block)
         items = tuple(one for one in items if one != place or not gives_up)
-        waiting = tuple(names[one] for one in items if one in given and is_doc(names[one]))
-        if any(one in given for one in items):
+        silent = tuple(name for name in map(names.__getitem__, items) if name in block.silent)
+        silent += tuple(names[one] for one in items if one not in given and names[one] not in block.silent)
+        waiting = tuple(names[one] for one in items if is_doc(names[one]) and names[one] not in silent)
+        if len(silent) < len(items):
             again = replace(
                 block,
                 items=items,
                 died=died,
                 since=self._deaths,
                 alone=waiting if len(died) > (1 if block.repeats else 0) else (),
-                silent=tuple(names[one] for one in items if one not in given),
+                silent=silent,
             )
             queue.appendleft(again)
         # The controller reports gates itself.

@@ -31,6 +31,7 @@ from pytest_llmeval._session.items import doc_of
 from pytest_llmeval._session.items import gate_of
 from pytest_llmeval._session.items import model_of
 from pytest_llmeval._session.items import owner_of
+from pytest_llmeval._session.options import SEAT
 from pytest_llmeval._session.options import STOP_SEED
 from pytest_llmeval._session.scheduling import LESSONS
 from pytest_llmeval._session.scheduling import Block
@@ -49,8 +50,6 @@ PHASES: tuple[Literal["setup", "call", "teardown"], ...] = ("setup", "call", "te
 
 #: The key of this plugin's data in `config.workeroutput`.
 OUTPUT = "llmeval"
-#: The key of a worker's seat in `config.workerinput`: its place among the workers that live at one time, from 0.
-SEAT = "llmeval_seat"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,15 +221,13 @@ class Controller:
         if record := getattr(report, "llmeval", None):
             model, task, result = record
             self.session.selection.run(model).add(task, [DocResult.from_list(result)])
-        node = getattr(report, "node", None)
-        if self.blocks and node and report.when == "teardown":
+        node, news = getattr(report, "node", None), getattr(report, "llmeval_news", None)
+        if self.blocks and node and (report.when == "teardown" or news):
             self.blocks.note_report(node, report.nodeid)
-        if news := getattr(report, "llmeval_news", None):
+        if news:
             self._add(news)
             # The reports that follow are the controller's: one test case in JUnit, not one of each process.
-            del report.llmeval_news, report.node  # type: ignore[attr-defined]
-            if self.blocks:
-                self.blocks.note_report(node, report.nodeid)
+            del report.llmeval_news, report.node
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Node) -> None:
@@ -319,7 +316,13 @@ class Controller:
         """Let docs that were given up have an error as their result; report what no worker was left to run."""
         if self.blocks is None:
             return
-        for nodeid, reason in self.blocks.unfinished():
+        losses = dict(self.blocks.unfinished())
+        for nodeid in self.blocks.gates():
+            if nodeid in losses and nodeid in self.items:
+                self.blocks.lost[nodeid] = losses.pop(nodeid)
+            elif nodeid not in self.items:
+                losses[nodeid] = "not judged: no worker lived to the end of the run"
+        for nodeid, reason in losses.items():
             report = pytest.TestReport(nodeid, (nodeid.partition("::")[0], None, nodeid), {}, "failed", reason, "call")
             report.llmeval_outcome = "error"  # type: ignore[attr-defined]
             self.session.config.hook.pytest_runtest_logreport(report=report)
