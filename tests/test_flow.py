@@ -29,6 +29,7 @@ FLOOR_PLAN = [
     {"_docs"},
     {"_prompts"},
     {"_engine", "_sandbox"},
+    {"_servers"},
     {"_models"},
     {"_baselines", "_stats"},
     {"_verdicts"},
@@ -104,7 +105,7 @@ def test_only_plugin_rooms_know_pytest() -> None:
 
 
 def test_torch_and_datasets_are_imported_late() -> None:
-    heavy = {"torch", "transformers", "datasets"}
+    heavy = {"torch", "transformers", "datasets", "httpx2"}
     early = {
         str(path.relative_to(PACKAGE))
         for room, path in rooms()
@@ -116,7 +117,7 @@ def test_torch_and_datasets_are_imported_late() -> None:
 
 def test_the_plugin_alone_loads_nothing_heavy() -> None:
     code = "import sys, pytest_llmeval.plugin; print(sorted(set(sys.modules) & set(sys.argv[1:])))"
-    heavy = ["torch", "transformers", "datasets", "numpy", "scipy", "jinja2", "yaml", "regex"]
+    heavy = ["torch", "transformers", "datasets", "httpx2", "numpy", "scipy", "jinja2", "yaml", "regex"]
     done = subprocess.run([sys.executable, "-c", code, *heavy], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

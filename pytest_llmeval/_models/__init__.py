@@ -5,6 +5,7 @@ Only this package and `_engine` import torch and transformers, and only when a m
 specs, arguments             the texts of --llmeval-model and --llmeval-model-args
 loading, checkpoints         config, tokenizer and weights of a folder, a .gguf file or a hub id; checks of its files
 huggingface                  the `LM` that combines encoder, engine and chat template
+server, chat                 the `LM` of a served model; the chat template of a tokenizer
 encoding, cuts, token_cache  texts to token ids and back
 history                      the saved checkpoints of one training run, and the search for the first bad one
 """
@@ -28,6 +29,7 @@ from pytest_llmeval._models.specs import HuggingFaceSpec
 from pytest_llmeval._models.specs import ModelFactory
 from pytest_llmeval._models.specs import ModelSpec
 from pytest_llmeval._models.specs import SchemeSpec
+from pytest_llmeval._models.specs import ServerSpec
 from pytest_llmeval._models.specs import parse_spec
 from pytest_llmeval._models.token_cache import TokenCache
 
@@ -40,6 +42,7 @@ __all__ = [
     "ModelFactory",
     "ModelSpec",
     "SchemeSpec",
+    "ServerSpec",
     "TextEncoder",
     "TokenCache",
     "first_bad",
@@ -61,6 +64,15 @@ def load_model(spec: ModelSpec, token_cache: TokenCache | None = None, seat: int
     """
     if isinstance(spec, SchemeSpec):
         return spec.factory(spec.rest, spec.args)
+    if isinstance(spec, ServerSpec):
+        if missing_packages(["httpx2"]):
+            raise ModelError(
+                f"model {spec.model!r} at {spec.root} needs httpx2, which this Python does not have: "
+                "pip install 'pytest-llmeval-harness[server]'"
+            )
+        from pytest_llmeval._models.server import open_server
+
+        return open_server(spec, token_cache)
     missing = missing_packages(NEEDED_PACKAGES)
     if missing:
         raise ModelError(

@@ -1,4 +1,4 @@
-"""The arguments of a Hugging Face model (``--llmeval-model-args``): names, meanings and types.
+"""The arguments of models (``--llmeval-model-args``): names, meanings and types.
 
 Values are texts until they are converted here by type, so that ``revision=0001`` stays the text 0001.
 """
@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from dataclasses import field
 from dataclasses import fields
 from typing import Any
+from typing import TypeVar
 
 from pytest_llmeval._engine import ENGINES
 from pytest_llmeval._engine import EngineOptions
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._plain import did_you_mean
+from pytest_llmeval._servers import ID_DOORS
+from pytest_llmeval._servers import Patience
 from pytest_llmeval._settings import FLAG
 from pytest_llmeval._settings import TEXT
 from pytest_llmeval._settings import ValueType
@@ -23,6 +26,8 @@ from pytest_llmeval._settings import one_of
 from pytest_llmeval._settings import whole_number
 
 
+#: The environment variable with the key of a server.
+API_KEY = "OPENAI_API_KEY"
 DTYPES = ("auto", "bfloat16", "float16", "float32", "float64")
 
 
@@ -61,11 +66,57 @@ class ModelArgs:
         return EngineOptions(self.engine, self.batch_size, self.max_batch_tokens)
 
 
-def read_model_args(args: Mapping[str, str]) -> ModelArgs:
+def _positive(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise ValueError(text)
+    return number
+
+
+_POSITIVE = ValueType("a number above 0", _positive)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerArgs:
+    """The arguments of a model behind a server, each with its type on the command line.
+
+    `tokenizer`: a folder, .gguf file or hub id, or ``none`` to send texts; None is the served model's own name, as the
+    server gives it. `max_length`, `add_bos_token`, `prefix_token_id` and `trust_remote_code` are those of `ModelArgs`;
+    without `max_length` it is the window that the server states. `door`: the call that scores prompts; ``auto`` is the
+    best that the server knows. `chat`: texts are written by /v1/chat/completions, with the server's template.
+    `max_concurrency`: the most requests under way. `timeout`: seconds per attempt. `retries`: attempts after the first.
+    `tolerance`: the largest difference of two values of one log-probability. `api_key_env`: the environment variable
+    with the key. `revision`: a name for the served weights, with which results of two runs count as those of one model.
+    """
+
+    tokenizer: str | None = _argument(TEXT)
+    trust_remote_code: bool = _argument(FLAG, False)
+    max_length: int | None = _argument(whole_number(2))
+    add_bos_token: bool | None = _argument(FLAG)
+    prefix_token_id: int | None = _argument(whole_number())
+    door: str = _argument(one_of("auto", *ID_DOORS), "auto")
+    chat: bool = _argument(FLAG, False)
+    max_concurrency: int = _argument(whole_number(1), 64)
+    timeout: float = _argument(_POSITIVE, 600.0)
+    retries: int = _argument(whole_number(), 8)
+    tolerance: float = _argument(_POSITIVE, 0.1)
+    api_key_env: str = _argument(matching(r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable"), API_KEY)
+    revision: str | None = _argument(TEXT)
+
+    @property
+    def patience(self) -> Patience:
+        """The arguments for the client."""
+        return Patience(self.timeout, self.retries, self.max_concurrency)
+
+
+Args = TypeVar("Args", ModelArgs, ServerArgs)
+
+
+def read_model_args(args: Mapping[str, str], kind: type[Args]) -> Args:
     """Return the arguments with their types. Raises SettingError for an unknown name or a value of the wrong type."""
-    types: dict[str, ValueType[Any]] = {known.name: known.metadata["type"] for known in fields(ModelArgs)}
+    types: dict[str, ValueType[Any]] = {known.name: known.metadata["type"] for known in fields(kind)}
     for name in args:
         if name not in types:
             there_are = f"; there are: {', '.join(sorted(types))}"
             raise SettingError(f"model argument {name!r} is unknown{did_you_mean(name, types, otherwise=there_are)}")
-    return ModelArgs(**{name: types[name].read(text, f"model argument {name}") for name, text in args.items()})
+    return kind(**{name: types[name].read(text, f"model argument {name}") for name, text in args.items()})

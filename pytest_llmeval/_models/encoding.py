@@ -115,7 +115,7 @@ class TextEncoder:
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=not special_tokens))
 
     def _encode_pairs(self, requests: Sequence[Pair]) -> list[TokenRequest]:
-        moved = [_move_blanks(context, continuation) for context, continuation in requests]
+        moved = [move_blanks(context, continuation) for context, continuation in requests]
         places = {context: last_cut(context) if self._cuts_are_exact else 0 for context, _ in moved}
         # The ids of a context up to its last cut (head) do not depend on the rest (tail), which is encoded with `rest`.
         with_special: list[str] = []
@@ -235,7 +235,7 @@ def _special_ids(tokenizer: Tokenizer) -> tuple[TokenIds, TokenIds]:
     return tuple(whole[:at]), tuple(whole[at + len(bare) :])
 
 
-def _move_blanks(context: str, continuation: str) -> tuple[str, str]:
+def move_blanks(context: str, continuation: str) -> tuple[str, str]:
     """Return ``("A:", " yes")`` for ``("A: ", "yes")``, since tokens contain the blank before a word."""
     kept = context.rstrip()
     return kept, context[len(kept) :] + continuation

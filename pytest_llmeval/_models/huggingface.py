@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import copy
-import datetime
 import hashlib
-import re
-import warnings
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -16,7 +13,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-import jinja2
 import torch
 
 from pytest_llmeval._engine import Completion
@@ -32,7 +28,6 @@ from pytest_llmeval._engine.devices import choose_device
 from pytest_llmeval._engine.devices import free_memory
 from pytest_llmeval._engine.devices import peak_memory
 from pytest_llmeval._engine.devices import share_processors
-from pytest_llmeval._errors import LLMEvalWarning
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._lm import Generation
 from pytest_llmeval._lm import GenerationKwargs
@@ -41,6 +36,8 @@ from pytest_llmeval._lm import RollingLoglikelihood
 from pytest_llmeval._lm import Tracked
 from pytest_llmeval._lm import cut_at_stops
 from pytest_llmeval._models.arguments import ModelArgs
+from pytest_llmeval._models.chat import describe_tokenizer
+from pytest_llmeval._models.chat import render_chat
 from pytest_llmeval._models.encoding import TextEncoder
 from pytest_llmeval._models.encoding import window_of
 from pytest_llmeval._models.loading import Loader
@@ -50,9 +47,6 @@ from pytest_llmeval._plain import hash_of
 from pytest_llmeval._plain import json_text
 
 
-#: The date for chat templates that print one, which is the default date in the template of Llama 3.
-TODAY = datetime.datetime(2024, 7, 26)
-_STRFTIME_NOW = re.compile(r"""strftime_now\(\s*(?P<quote>["'])(?P<format>.*?)(?P=quote)\s*\)""")
 #: The number of tokens to decode beyond the bytes of a stop string, since some tokens have no text of their own.
 SPARE_TOKENS = 4
 #: The number of hexadecimal digits of a vocabulary's hash.
@@ -169,12 +163,6 @@ class HuggingFaceLM:
     def describe(self) -> dict[str, Any]:
         """Return the facts of the model for result files, under lm_eval's names."""
         self.prepare()
-        tokenizer = self._tokenizer
-        special = {
-            f"tokenizer_{name}_token": [token, str(getattr(tokenizer, f"{name}_token_id"))]
-            for name in ("pad", "eos", "bos")
-            for token in [getattr(tokenizer, f"{name}_token")]
-        }
         return {
             "model": {
                 **self._weights,
@@ -182,8 +170,7 @@ class HuggingFaceLM:
                 "model_sha": self._commit,
                 "engine": self.engine_choice.facts,
             },
-            "tokenizer": {**special, "eot_token_id": tokenizer.eos_token_id, "max_length": self.max_length},
-            "chat_template": tokenizer.get_chat_template() if tokenizer.chat_template else None,
+            **describe_tokenizer(self._tokenizer, self.max_length),
         }
 
     def loglikelihood(self, requests: Sequence[tuple[str, str]]) -> list[Loglikelihood]:
@@ -231,49 +218,13 @@ class HuggingFaceLM:
         return [self._text(prompt, done) for prompt, done in zip(prompts, completions, strict=True)]
 
     def apply_chat_template(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> str:
-        """Return the prompt of messages by the model's chat template; a date in it is `TODAY`.
-
-        Without `add_generation_prompt` the last message is left open, to be continued. A system message that the
-        template does not accept is omitted with a warning, as in lm_eval. Raises ModelError if there is no template,
-        or if it fails.
-        """
-        if not self._tokenizer.chat_template:
-            raise ModelError(f"model {self.name!r} has no chat template: run it without --llmeval-chat-template")
-        refusal: Exception | None = None
-        for taken in (messages, [message for message in messages if message["role"] != "system"]):
-            try:
-                prompt = self._render(taken, add_generation_prompt)
-                break
-            except (jinja2.TemplateError, ValueError) as error:
-                refusal = refusal or error
-        else:
-            raise ModelError(f"the chat template of model {self.name!r} fails: {refusal}") from refusal
-        if refusal is not None:
-            warnings.warn(
-                f"the chat template of model {self.name!r} does not accept a system message ({refusal}): it is omitted",
-                LLMEvalWarning,
-                stacklevel=2,
-            )
-        return prompt
+        """Return the prompt of messages by the model's chat template, as `render_chat` does."""
+        return render_chat(self._tokenizer, self.name, messages, add_generation_prompt)
 
     def _score(self, requests: Sequence[TokenRequest]) -> list[Loglikelihood]:
         engine = self.engine
         with self._usage.counting(self._model):
             return engine.score(requests, self._report)
-
-    def _render(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool) -> str:
-        template = self._tokenizer.get_chat_template()
-        dated = _STRFTIME_NOW.sub(lambda call: repr(TODAY.strftime(call["format"])), template)
-        return str(
-            self._tokenizer.apply_chat_template(
-                [dict(message) for message in messages],
-                chat_template=dated,
-                tokenize=False,
-                add_generation_prompt=add_generation_prompt,
-                continue_final_message=not add_generation_prompt,
-                date_string=TODAY.strftime("%d %b %Y"),
-            )
-        )
 
     def _report(self, done: int, total: int) -> None:
         if self.on_progress is not None:

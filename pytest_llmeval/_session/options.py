@@ -69,8 +69,9 @@ OPTIONS = (
     _texts(
         "model",
         "SPEC",
-        "The model to evaluate: a folder, a hub id such as org/name, a .gguf file, or SCHEME:REST for a scheme that a "
-        "plugin registers. NAME=SPEC sets its name in test ids and reports. Repeat the option for several models.",
+        "The model to evaluate: a folder, a hub id such as org/name, a .gguf file, openai:URL#MODEL for a model behind "
+        "a server, or SCHEME:REST for a scheme that a plugin registers. NAME=SPEC sets its name in test ids and "
+        "reports. Repeat the option for several models.",
     ),
     _text(
         "model-args",

@@ -20,8 +20,10 @@ from pytest_llmeval._fake import FakeLM
 from pytest_llmeval._lm import LM
 from pytest_llmeval._models import HuggingFaceSpec
 from pytest_llmeval._models import ModelArgs
+from pytest_llmeval._models import ServerSpec
 from pytest_llmeval._models import load_model
 from pytest_llmeval._models import parse_spec
+from pytest_llmeval._models.arguments import ServerArgs
 
 
 def safetensors(size: int = 8, promised: int | None = None) -> bytes:
@@ -96,13 +98,12 @@ class TestSpec:
 
 class TestScheme:
     def test_an_unknown_one_lists_the_known(self) -> None:
-        assert complaint("foo:bar") == "model 'foo:bar': no scheme 'foo' is registered; there are: hf"
+        assert complaint("foo:bar") == "model 'foo:bar': no scheme 'foo' is registered; there are: hf, openai"
         schemes = {"remote": lambda rest, args: FakeLM()}
         assert complaint("remot:x", schemes=schemes).endswith("no scheme 'remot' is registered; did you mean 'remote'?")
 
-    @pytest.mark.parametrize("spec", ["openai:http://localhost:8000/v1#m", "vllm:org/name"])
-    def test_those_of_plugins_say_so(self, spec: str) -> None:
-        message = complaint(spec)
+    def test_those_of_plugins_say_so(self) -> None:
+        message = complaint("vllm:org/name")
         assert "models come with a plugin" in message
         assert "pytest_llmeval_register_models" in message
 
@@ -118,6 +119,32 @@ class TestScheme:
         assert seen == []
         assert isinstance(load_model(spec), FakeLM)
         assert seen == [("a:b", {"timeout": "3"})]
+
+    def test_a_server_has_an_address_and_a_model(self) -> None:
+        assert parse_spec("openai:http://h:8000/v1/#org/m", {"timeout": "2.5", "door": "echo"}) == ServerSpec(
+            "http://h:8000", "org/m", ServerArgs(timeout=2.5, door="echo")
+        )
+        assert parse_spec("openai:https://h/llm", {}) == ServerSpec("https://h/llm", "", ServerArgs())
+
+    @pytest.mark.parametrize(
+        ("spec", "args", "told"),
+        [
+            ("openai:localhost:8000#m", {}, "'openai:localhost:8000#m': expected openai:http://HOST:PORT/v1#MODEL"),
+            ("openai:http:///v1", {}, "expected openai:http://HOST:PORT/v1#MODEL"),
+            ("openai:http://h#m", {"timeout": "0"}, "model argument timeout: expected a number above 0, got '0'"),
+            ("openai:http://h#m", {"dtype": "auto"}, "model argument 'dtype' is unknown; there are: "),
+            ("openai:http://h#m", {"door": "back"}, "expected auto, generate, tokens, prompt_logprobs, echo or forced"),
+        ],
+    )
+    def test_a_wrong_address_or_argument_of_a_server(self, spec: str, args: Mapping[str, str], told: str) -> None:
+        assert told in complaint(spec, args)
+
+    @pytest.mark.parametrize("spec", ["openai:http://me:s3cret@h/v1#m", "openai:http://h/v1?key=s3cret#m"])
+    def test_an_address_with_a_secret_is_refused_without_showing_it(self, spec: str) -> None:
+        message = complaint(spec)
+        assert "holds a password or a query" in message
+        assert "api_key_env" in message
+        assert "s3cret" not in message
 
     def test_a_drive_is_no_scheme(self) -> None:
         assert complaint(r"C:\models\x").startswith(r"model 'C:\\models\\x': there is no such folder")
