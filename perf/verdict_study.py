@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.optimize import minimize_scalar
 from scipy.special import ndtri
+from scipy.stats import beta
 from scipy.stats import binom
 from scipy.stats import binomtest
 
@@ -877,6 +878,73 @@ def at_truth(floor: float, docs: int, threshold: float, left: float, truth: floa
     return float(early), float(needed), float(chances[passing:].sum())
 
 
+class Worlds:
+    """Docs whose answers vary: each is right with a chance of its own, drawn from a beta distribution.
+
+    Two answers of one model differ on the share `self_flips` of docs. A `lasting` drop leaves a part of the docs
+    without a chance; otherwise the log-odds of every doc fall by the same amount.
+    """
+
+    def __init__(self, accuracy: float, self_flips: float) -> None:
+        spread = self_flips / 2 / (accuracy * (1 - accuracy))
+        shape = spread / (1 - spread)
+        middles = (np.arange(20_000) + 0.5) / 20_000
+        self.accuracy = accuracy
+        self.before = np.clip(beta.ppf(middles, accuracy * shape, (1 - accuracy) * shape), 1e-12, 1 - 1e-12)
+
+    def triples(self, drop: float, *, lasting: bool) -> Floats:
+        """Return the probability of (before, now, now again), each wrong or right, as an array of 2 by 2 by 2."""
+        old = self.before
+        if lasting:
+            parts = [(1 - drop / self.accuracy, old), (drop / self.accuracy, np.zeros_like(old))]
+        else:
+            odds = np.log(old) - np.log1p(-old)
+
+            def after(shift: float) -> Floats:
+                return np.asarray(1 / (1 + np.exp(shift - odds)))
+
+            parts = [(1.0, after(brentq(lambda s: float((old - after(s)).mean()) - drop, 0, 40) if drop else 0.0))]
+        found = np.zeros((2, 2, 2))
+        for share, new in parts:
+            sides = [np.stack([1 - chance, chance]) for chance in (old, new, new)]
+            found += share * np.einsum("ai,bi,ci->abc", *sides) / old.size
+        return found
+
+
+def confirmed_losses(times: int) -> None:
+    """A failed gate's docs are asked again: all of them, as ``--llmeval-confirm`` does, or those that flipped only.
+
+    The second answers need not lie beyond the margin, but show a loss at all; a failure needs both looks.
+    """
+    n, rows = 1_221, []
+    again = paired_gate(n, 0.0)
+    drops = ((0.0, False), (0.01, True), (0.02, True), (0.02, False), (0.05, True), (0.05, False))
+    for accuracy in (0.7, 0.9):
+        for self_flips in (0.005, 0.05, 0.15):
+            world = Worlds(accuracy, self_flips)
+            for margin in (0.0, 0.01):
+                gate = paired_gate(n, margin)
+                for drop, lasting in drops:
+                    if drop == 0.01 and margin != drop:
+                        continue
+                    rng = np.random.default_rng(31)
+                    chances = world.triples(drop, lasting=lasting).ravel()
+                    counts = rng.multinomial(n, chances, times).reshape(times, 2, 2, 2)
+                    lost, gained = counts[:, 1, 0].sum(1), counts[:, 0, 1].sum(1)
+                    first = gate.failing(lost, gained)
+                    all_docs = again.failing(counts[:, 1, :, 0].sum(1), counts[:, 0, :, 1].sum(1))
+                    flipped = again.failing(counts[:, 1, 0, 0], counts[:, 0, 1, 1])
+                    lost_only = again.failing(counts[:, 1, 0, 0], gained)
+                    kind = "no drop" if not drop else f"{drop} {'lasting' if lasting else 'everywhere'}"
+                    cells = [rate(gate.rates(lost, gained)[0]), rate(first.mean())]
+                    cells += [rate((first & second).mean()) for second in (all_docs, flipped, lost_only)]
+                    cells += [f"{asked.mean():,.0f}" for asked in (n * first, (lost + gained) * first)]
+                    rows.append((accuracy, f"{self_flips:.1%}", margin, kind, *cells))
+    head = ("accuracy", "self-flips", "margin", "drop", "pass", "fail", "confirmed by all docs", "by flipped docs only")
+    head += ("by lost docs only", "docs asked again per run, all", "flipped only")
+    table(f"Gates whose failure is confirmed, {n:,} docs, % of {times:,} comparisons", head, rows)
+
+
 def judged_errors(times: int) -> None:
     """Gates as users write them, through `pytest_llmeval.judge`: at their limit neither outcome may exceed 5 %."""
     rng = np.random.default_rng(23)
@@ -964,6 +1032,7 @@ def main() -> None:
         (early_flips, some),
         (early_controls, few),
         (early_split, few),
+        (confirmed_losses, many),
         (judged_errors, few),
         (docs_needed, few),
     ):

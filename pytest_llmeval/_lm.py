@@ -125,9 +125,10 @@ class LM(Protocol):
     `on_progress: Callable[[int, int], None] | None` (settable), called with the numbers of requests done and in all,
     `usage() -> Mapping[str, int]`, the `tokens` read so far and the `peak_memory` in bytes, and
     `describe() -> Mapping[str, Any]`, facts for result files: ``model`` and ``tokenizer`` map names to facts,
-    ``chat_template`` is a text. `recomputed(dtype: str | None) -> Iterator[LM]`, for --llmeval-noise, yields models
-    with the same weights that compute in another way, described by their `name`: in passes of other sizes, and last in
-    `dtype` if that is given. Their answers are equal up to rounding. Each is used before the next is requested.
+    ``chat_template`` is a text. `recomputed(dtype: str | None) -> Iterator[LM]`, for --llmeval-noise and
+    --llmeval-confirm, yields models with the same weights that compute in another way, described by their `name`: in
+    passes of other sizes, and last in `dtype` if that is given. Their answers are equal up to rounding. Each is used
+    before the next is requested.
     `engine_choice.slower: str | None`, shown when a run starts, names the faster methods that were refused, and why.
     `tracked(requests, tracked: Sequence[Tracked])`, for gates such as ``kl <= 0.01``, answers (context, continuation)
     pairs by a `Loglikelihood` and whole texts, each a tuple of one text, by a `RollingLoglikelihood`, with their

@@ -34,7 +34,7 @@ class Settings:
     ``session`` for these on all models. `noise_docs`: the number of docs per compared task to rescore in forward passes
     of other sizes, and in `noise_dtype` if that is set. `calibration_runs`: the number of times that every doc is
     answered for a baseline, 0 if it is not calibrated. `baseline_topk`: the number of likeliest next tokens that the
-    baseline keeps at each scored position; 0 for none.
+    baseline keeps at each scored position; 0 for none. `confirm`: ask for the docs of a failing comparison again.
     """
 
     data_dir: Path | None = None
@@ -61,6 +61,7 @@ class Settings:
     noise_docs: int = 0
     noise_dtype: str | None = None
     calibration_runs: int = 0
+    confirm: bool = False
 
 
 T = TypeVar("T")

@@ -6,6 +6,7 @@ wave by wave, and sums up. `_session` only decides which docs are asked for, and
 
 from __future__ import annotations
 
+from pytest_llmeval._evaluation.confirmation import SecondAnswers
 from pytest_llmeval._evaluation.evaluation import Evaluation
 from pytest_llmeval._evaluation.evaluation import OpenTask
 from pytest_llmeval._evaluation.model_calls import ask_model
@@ -29,6 +30,7 @@ __all__ = [
     "NoiseFloors",
     "OpenTask",
     "Repeats",
+    "SecondAnswers",
     "SelectedGate",
     "ask_model",
     "evaluate",

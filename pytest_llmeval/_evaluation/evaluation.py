@@ -173,9 +173,9 @@ class Evaluation:
         """Return the file in which an open task is written."""
         return self._open[task].task.path
 
-    def answer(self, lm: LM, task: Task, indices: Sequence[int]) -> list[DocResult]:
-        """Return the results of docs of an open task, answered by a model in one wave."""
-        return answer(self._open[task.name], lm, indices, self._rendered, self._positions(task, lm))
+    def answer(self, lm: LM, task: Task, indices: Sequence[int], *, reseed: int = 0) -> list[DocResult]:
+        """Return the results of docs of an open task, answered by a model in one wave (see `answer`)."""
+        return answer(self._open[task.name], lm, indices, self._rendered, self._positions(task, lm), reseed=reseed)
 
     def kept(self, task: Task) -> Kept | None:
         """Return the next tokens that the baseline keeps of a task; None if it keeps none, or cannot be read."""

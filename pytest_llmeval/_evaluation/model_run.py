@@ -68,11 +68,14 @@ class ModelRun:
         The tasks, shared by the runs of all models.
     model
         The name of the model in node ids; empty where the session has only one.
+    reseed
+        Added to the seeds of sampled texts, so that docs asked for again get other answers.
     """
 
-    def __init__(self, evaluation: Evaluation, model: str = "") -> None:
+    def __init__(self, evaluation: Evaluation, model: str = "", *, reseed: int = 0) -> None:
         self.evaluation = evaluation
         self.model = model
+        self._reseed = reseed
         #: The name of the model in reports.
         self.name = model
         #: True once the model is loaded and known to the run.
@@ -191,7 +194,7 @@ class ModelRun:
 
     def _timed_wave(self, task: Task, lm: LM, wave: Sequence[int]) -> list[DocResult]:
         started = time.perf_counter()
-        results = self.evaluation.answer(lm, task, wave)
+        results = self.evaluation.answer(lm, task, wave, reseed=self._reseed)
         seconds = max(time.perf_counter() - started, 1e-6)
         # Only a full wave tells how fast docs are; grow at most fourfold, one odd wave must not decide alone.
         if len(wave) == self._wave:

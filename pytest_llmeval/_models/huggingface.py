@@ -91,6 +91,8 @@ class HuggingFaceLM:
         self._commit: str = getattr(config, "_commit_hash", None) or ""
         self._weights: dict[str, Any] = {}
         self._usage = Usage()
+        #: The model that `recomputed` loaded in another dtype, while it is open.
+        self._in_other_dtype: HuggingFaceLM | None = None
         self._eos_text = self._encoder.decode(self._eos_ids, special_tokens=True)
 
     @cached_property
@@ -119,7 +121,10 @@ class HuggingFaceLM:
         _ = self.engine
 
     def close(self) -> None:
-        """Free the memory; a later request loads the model again."""
+        """Free the memory, also that of a model in another dtype; a later request loads the model again."""
+        if self._in_other_dtype is not None:
+            self._in_other_dtype.close()
+            self._in_other_dtype = None
         held = self.__dict__.keys() & {"engine", "_model"}
         for name in held:
             del self.__dict__[name]
@@ -135,7 +140,8 @@ class HuggingFaceLM:
     def recomputed(self, dtype: str | None = None) -> Iterator[HuggingFaceLM]:
         """Yield the same model in passes of other sizes, then, if `dtype` is given, loaded in that dtype.
 
-        The latter is closed when the iterator continues. Raises ModelError if the model already has that dtype.
+        The latter is closed when the iterator continues, or with this model. Raises ModelError if the model already
+        has that dtype.
         """
         model = self._model
         for name, options in other_groupings(model, self._args.engine_options):
@@ -144,7 +150,7 @@ class HuggingFaceLM:
             return
         if getattr(torch, dtype) == model.dtype:
             raise ModelError(f"--llmeval-noise: model {self.name!r} already computes in {dtype}: choose another dtype")
-        other = self._copy(dtype, replace(self._args, dtype=dtype), None)
+        self._in_other_dtype = other = self._copy(dtype, replace(self._args, dtype=dtype), None)
         try:
             yield other
         finally:
@@ -158,6 +164,7 @@ class HuggingFaceLM:
         if model is not None:
             other.__dict__["_model"] = model
         other.name, other.on_progress, other._args, other._weights = name, None, args, {}
+        other._in_other_dtype = None
         return other
 
     def describe(self) -> dict[str, Any]:

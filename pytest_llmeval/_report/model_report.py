@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 from typing import TypeAlias
 
+from pytest_llmeval._results import DocResult
 from pytest_llmeval._results import Summary
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import NOTHING
@@ -60,11 +62,15 @@ class GateLine:
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """A task with its docs and summary, and the noise that ``--llmeval-noise`` measured, if any."""
+    """A task with its docs and summary, and the noise that ``--llmeval-noise`` measured, if any.
+
+    `again`: the second results of docs that were asked for again, by number.
+    """
 
     data: TaskData
     summary: Summary
     noise: Noise | None = None
+    again: Mapping[int, DocResult] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,10 @@ def _files(report: ModelReport, run: RunFacts, time: str) -> Iterator[tuple[str,
     for task in report.tasks:
         if any(result.sample for result in task.data.results):
             name = _SEPARATORS.sub("_", task.summary.name)
-            yield f"samples_{name}_{time}.jsonl", (json_text(row) + "\n" for row in sample_rows(task.data.results))
+            yield (
+                f"samples_{name}_{time}.jsonl",
+                (json_text(row) + "\n" for row in sample_rows(task.data.results, task.again)),
+            )
 
 
 def _cannot_write(directory: Path, path: Path, error: Exception) -> SettingError:
@@ -101,16 +104,19 @@ def _cannot_write(directory: Path, path: Path, error: Exception) -> SettingError
     )
 
 
-def sample_rows(results: Iterable[DocResult]) -> Iterator[dict[str, Any]]:
+def sample_rows(results: Iterable[DocResult], again: Mapping[int, DocResult] | None = None) -> Iterator[dict[str, Any]]:
     """Yield the lines of a sample file: all docs of the first filter in their order, then those of the next.
 
-    Docs that could not be evaluated have no line; the block `pytest_llmeval` of the results file has their errors.
+    Docs that could not be evaluated have no line; the block `pytest_llmeval` of the results file has their errors. The
+    line of a doc that was asked for again has its second answers and scores under ``again``.
     """
     kept = [one for one in sorted(results, key=lambda one: one.doc) if one.sample and not one.error]
     for filter_name in dict.fromkeys(name for result in kept for name in result.scores):
         for result in kept:
             if filter_name in result.scores:
-                yield _row(result, filter_name, result.sample or {})
+                row = _row(result, filter_name, result.sample or {})
+                second = again.get(result.doc) if again else None
+                yield row if second is None else {**row, "again": _second(second, filter_name)}
 
 
 def _row(result: DocResult, filter_name: str, sample: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,6 +139,15 @@ def _row(result: DocResult, filter_name: str, sample: Mapping[str, Any]) -> dict
         "target_hash": hash_of(target),
         **scores,
     }
+
+
+def _second(result: DocResult, filter_name: str) -> dict[str, Any]:
+    """Return the second answers to a doc, and their scores; the reason if it could not be scored again."""
+    if result.error is not None:
+        return {"error": result.error}
+    sample = result.sample or {}
+    filtered = sample.get("filtered_resps", {}).get(filter_name)
+    return {"resps": texts(sample.get("resps")), "filtered_resps": texts(filtered), **result.scores[filter_name]}
 
 
 def result_dict(report: ModelReport, run: RunFacts) -> dict[str, Any]:

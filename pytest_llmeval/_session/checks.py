@@ -20,6 +20,7 @@ from pytest_llmeval._session.options import value_of
 from pytest_llmeval._session.session import Session
 from pytest_llmeval._settings import Settings
 from pytest_llmeval._task import Task
+from pytest_llmeval._verdicts import may_be_confirmed
 
 
 #: A fixture that takes none of these cannot know of the models that the command line names.
@@ -51,7 +52,7 @@ def usage_problem(session: Session, items: Iterable[pytest.Item]) -> str | None:
         if any(doc_of(item) or owner_of(item) for item in needed):
             session.baseline.check([choice.name for choice in session.models.choices])
             _check_distances(session, needed)
-            _check_noise(session, needed)
+            _check_comparisons(session, needed)
     except SettingError as error:
         return str(error)
     return None
@@ -80,12 +81,16 @@ def _check_distances(session: Session, items: Iterable[pytest.Item]) -> None:
             raise found.gate.place.error("there is no baseline to compare with: name one with --llmeval-baseline")
 
 
-def _check_noise(session: Session, items: Iterable[pytest.Item]) -> None:
-    """Raise SettingError if a noise floor is asked for on the command line and no gate would look at it."""
-    origin = origin_of(session.config, "noise")
-    compares = any(found.gate.compares for item in items if (found := gate_of(item)))
-    if session.settings.noise_docs and origin.startswith("--") and not compares:
-        raise SettingError(
-            f"{origin}: no selected gate compares with the baseline: add one, e.g. "
-            "--llmeval-fail-on '*.acc >= baseline - 0.02 @ 0.95'"
-        )
+def _check_comparisons(session: Session, items: Iterable[pytest.Item]) -> None:
+    """Raise SettingError for an option of the command line about comparisons that no selected gate would use."""
+    gates, settings = [found.gate for item in items if (found := gate_of(item))], session.settings
+    for name, asked, used, gate in (
+        ("noise", settings.noise_docs, any(gate.compares for gate in gates), "gate"),
+        ("confirm", settings.confirm, any(may_be_confirmed(gate) for gate in gates), "gate with a confidence"),
+    ):
+        origin = origin_of(session.config, name)
+        if asked and not used and origin.startswith("--"):
+            raise SettingError(
+                f"{origin}: no selected {gate} compares with the baseline: add one, e.g. --llmeval-fail-on "
+                "'*.acc >= baseline - 0.02 @ 0.95'"
+            )

@@ -18,6 +18,8 @@ from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._evaluation import Evaluation
 from pytest_llmeval._evaluation import ModelRun
 from pytest_llmeval._evaluation import OpenTask
+from pytest_llmeval._evaluation import SecondAnswers
+from pytest_llmeval._evaluation import usage_of
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._lm import LM
 from pytest_llmeval._plain import listed
@@ -28,8 +30,13 @@ from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts import Member
 from pytest_llmeval._verdicts import Verdict
+from pytest_llmeval._verdicts import confirmed
+from pytest_llmeval._verdicts import fails_by_numbers
 from pytest_llmeval._verdicts import in_family
 from pytest_llmeval._verdicts import judge
+from pytest_llmeval._verdicts import may_be_confirmed
+from pytest_llmeval._verdicts import not_confirmed
+from pytest_llmeval._verdicts import second_gate
 
 
 #: Returns True for a doc of a task that another item, or another worker, has answered.
@@ -73,6 +80,8 @@ class Judge:
         self._on_worker = on_worker
         self._skips_missing_data = missing_data == "skip"
         self._fails_inconclusive = inconclusive == "fail"
+        #: The second answers to docs by model.
+        self._seconds: dict[str, SecondAnswers] = {}
 
     def settle(
         self, run: ModelRun, nodeid: str, owner: Task | Group, gate: Gate, lm: LM | None = None
@@ -89,7 +98,10 @@ class Judge:
         if lm is not None:
             for other in self.relatives(run, owner, gate):
                 self.prepare(run, other, gate, lm)
-        run.verdicts[nodeid] = verdict = self.verdict(run, owner, gate)
+        verdict = self.verdict(run, owner, gate)
+        if lm is not None and self.evaluation.settings.confirm and may_be_confirmed(gate) and fails_by_numbers(verdict):
+            verdict = self._confirmed(run, owner, gate, lm, verdict)
+        run.verdicts[nodeid] = verdict
         return verdict
 
     def prepare(
@@ -109,6 +121,24 @@ class Judge:
         self.score(run, owner, gate, lm, skip)
         if gate is not None and gate.compares:
             run.noise.measure(lm, self.evaluation.leaves(owner) if probed is None else probed)
+
+    def _confirmed(self, run: ModelRun, owner: Task | Group, gate: Gate, lm: LM, verdict: Verdict) -> Verdict:
+        """Return a failure after a second look at it, for which its docs are answered again."""
+        answers, second = self.second_answers(run), second_gate(gate)
+        try:
+            other = answers.model(lm)
+        except LLMEvalError as error:
+            return not_confirmed(verdict, str(error))
+        self.score(answers.run, owner, second, other, lambda task, index: False)
+        run.usage = {**run.usage, **usage_of(lm)}
+        first, again = (self._baseline.data(one, owner) for one in (run, answers.run))
+        return confirmed(second, verdict, self.verdict(answers.run, owner, second), first, again, answers.way)
+
+    def second_answers(self, run: ModelRun) -> SecondAnswers:
+        """Return the second answers of a run, empty if no gate of it was confirmed."""
+        if run.model not in self._seconds:
+            self._seconds[run.model] = SecondAnswers(run)
+        return self._seconds[run.model]
 
     def excuse(self, owner: Task | Group, gate: Gate | None) -> str | None:
         """Return why a gate, or the row of a group, is skipped; None if it is not.

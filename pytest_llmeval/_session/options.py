@@ -139,6 +139,12 @@ OPTIONS = (
         "(64:bfloat16). A gate with a confidence is inconclusive, not failed, if only right/wrong flips within that "
         "noise make it fail. Needs --llmeval-baseline.",
     ),
+    _switch(
+        "confirm",
+        "Before a comparison with a confidence fails, have all of its docs answered again: in float32 if the model "
+        "computes in a lower precision, else in passes of other sizes, with other seeds where texts are sampled. The "
+        "gate is inconclusive, not failed, unless the second answers show a loss too. Needs --llmeval-baseline.",
+    ),
     Option(
         "wrong",
         "How to report a wrong answer: pass (in a category of its own, the default), xfail or fail.",
@@ -298,6 +304,7 @@ def read_settings(config: pytest.Config) -> Settings:
         noise_docs=noise_docs,
         noise_dtype=noise_dtype,
         calibration_runs=calibration_runs or 0,
+        confirm=bool(value_of(config, "confirm") and baseline and not updating),
     )
 
 
@@ -338,6 +345,16 @@ def _check_combinations(config: pytest.Config) -> None:
         raise SettingError(
             f"--llmeval-calibrate: {runs!r} is for the run that writes a baseline: add --llmeval-baseline NAME "
             "--llmeval-update-baseline"
+        )
+    if config.getoption("llmeval_confirm") and (updating or not baseline):
+        raise SettingError(
+            "--llmeval-confirm: is for comparisons with a baseline: name one with --llmeval-baseline, without "
+            "--llmeval-update-baseline"
+        )
+    if value_of(config, "confirm") and baseline and not updating and config.getoption("dist", "no") != "no":
+        raise SettingError(
+            f"{origin_of(config, 'confirm')}: docs are asked for again once a gate would fail, when the workers of "
+            "xdist have ended; run it without -n"
         )
 
 

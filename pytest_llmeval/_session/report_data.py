@@ -38,7 +38,12 @@ def model_report(session: Session, run: ModelRun) -> ModelReport:
     return ModelReport(
         name=run.name,
         tasks=[
-            TaskReport(session.baseline.part(run, task), session.judge.summary(run, task), run.noise.of(task.name))
+            TaskReport(
+                session.baseline.part(run, task),
+                session.judge.summary(run, task),
+                run.noise.of(task.name),
+                session.judge.second_answers(run).run.results(task.name),
+            )
             for task in tasks
         ],
         groups=[

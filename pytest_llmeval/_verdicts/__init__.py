@@ -13,6 +13,7 @@ comparison, change, paired  gates against the baseline: docs paired, the change 
 must_stay_right, noise      docs that must stay right; flips that rounding may explain
 calibration                 the flips of an unchanged build, and how often it would fail a gate
 family                      the correction for the number of gates
+confirmation                failures whose docs are asked for again
 sequential, series          early stopping: gates that are proven by a part of their docs
 samples, estimate           one number per doc; bounds and p-values of a mean or a difference
 gate_data                   the docs of a gate, and their partners in the baseline
@@ -25,6 +26,11 @@ from __future__ import annotations
 
 from pytest_llmeval._verdicts.calibration import GoodBuild
 from pytest_llmeval._verdicts.calibration import good_builds_line
+from pytest_llmeval._verdicts.confirmation import confirmed
+from pytest_llmeval._verdicts.confirmation import fails_by_numbers
+from pytest_llmeval._verdicts.confirmation import may_be_confirmed
+from pytest_llmeval._verdicts.confirmation import not_confirmed
+from pytest_llmeval._verdicts.confirmation import second_gate
 from pytest_llmeval._verdicts.family import Member
 from pytest_llmeval._verdicts.family import in_family
 from pytest_llmeval._verdicts.gate_data import Changes
@@ -69,15 +75,20 @@ __all__ = [
     "asks_of_data_set",
     "can_be_proven",
     "changes_of_task",
+    "confirmed",
     "errors_left",
     "errors_of",
+    "fails_by_numbers",
     "final_verdict",
     "good_builds_line",
     "holds",
     "in_family",
     "judge",
+    "may_be_confirmed",
     "noise_floor",
+    "not_confirmed",
     "proof_of",
     "prospects",
+    "second_gate",
     "verdict_of_proof",
 ]

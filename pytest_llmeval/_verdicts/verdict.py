@@ -32,6 +32,7 @@ Label: TypeAlias = Literal[
     "change",
     "docs",
     "noise",
+    "confirm",
     "proof",
     "family",
     "power",
@@ -49,7 +50,9 @@ Label: TypeAlias = Literal[
 _ORDER = {label: place for place, label in enumerate(Label.__args__)}  # type: ignore[attr-defined]
 
 #: The labels whose facts are in the one-line form too; their texts can be understood without the label.
-_BRIEF: frozenset[Label] = frozenset({"reason", "docs", "noise", "proof", "family", "needs", "sample", "caution"})
+_BRIEF: frozenset[Label] = frozenset(
+    {"reason", "docs", "noise", "confirm", "proof", "family", "needs", "sample", "caution"}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,15 @@ def test_a_checkpoint_is_read_again(tmp_path: Path) -> None:
     assert found == exact
 
 
+def test_the_model_closes_the_other_dtype(tmp_path: Path) -> None:
+    folder = tables.save(tmp_path / "m", tables.bigram(), tables.words())
+    lm = load_model(parse_spec(str(folder), {"dtype": "bfloat16"}))
+    *_, other = zip(range(3), lm.recomputed("float32"), strict=False)  # type: ignore[attr-defined]
+    assert other[1].describe()["model"]["model_dtype"] == "torch.float32"
+    lm.close()  # type: ignore[attr-defined]
+    assert "_model" not in other[1].__dict__
+
+
 def test_its_own_dtype_is_no_other() -> None:
     lm = wrap_model(tables.bigram(), tables.words(), engine="padded")
     with pytest.raises(ModelError, match="already computes in float32: choose another dtype"):

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pytest_llmeval._evaluation import ModelRun
+from pytest_llmeval._evaluation import SecondAnswers
 from pytest_llmeval._gates import parse_rule
 from pytest_llmeval._report import GateLine
 from pytest_llmeval._results import DocResult
@@ -37,7 +38,9 @@ class StandIn:
         self.tasks = {name: a_task(name) for name in ("a", "b", "c")}
         self.runs: dict[str, ModelRun] = {}
         self.selection = SimpleNamespace(runs=self.runs, collected=owners)
-        self.judge = SimpleNamespace(summary=self.summary, stopped_below=lambda run, group: None)
+        self.judge = SimpleNamespace(
+            summary=self.summary, stopped_below=lambda run, group: None, second_answers=SecondAnswers
+        )
         self.baseline = SimpleNamespace(part=self.part)
 
     def run(self, model: str) -> ModelRun:
