@@ -50,8 +50,7 @@ class Served:
     """A served model, its protocol and its faults.
 
     `doors`: the ways of scoring that it knows. `lie`: the fault of its numbers or tokens. `failing`: the fault of the
-    n-th POST request, called with n from 1; None for none. `tokenizer` encodes and decodes; the ids of prompts that
-    are sent as ids are taken as they are, unless it lies about them.
+    n-th POST request, called with n from 1; None for none. `refused`: the ids of a prompt that it refuses.
     """
 
     model: Remembered
@@ -65,6 +64,7 @@ class Served:
     key: str = ""
     window: int | None = None
     failing: Callable[[int], str | None] = lambda n: None
+    refused: tuple[int, ...] = ()
     requests: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     under_way: int = 0
     most_under_way: int = 0
@@ -115,10 +115,11 @@ class NoPauses(Clock):
 
 @contextmanager
 def opened(served: Served, **args: object) -> Iterator[ServerLM]:
-    """The model of a running server, with model arguments; its tokenizer is the server's, but for `own`."""
-    own = args.pop("own", served.tokenizer)
+    """The model of a running server, with model arguments; `own` replaces the server's tokenizer, `model` its name."""
+    own, name = args.pop("own", served.tokenizer), args.pop("model", served.name)
+    texts = {"tokenizer": "own"} | {key: str(value) for key, value in args.items()}
     with serving(served) as url:
-        spec = parse_spec(f"openai:{url}#{served.name}", {"tokenizer": "own"} | {k: str(v) for k, v in args.items()})
+        spec = parse_spec(f"openai:{url}#{name}", {key: text for key, text in texts.items() if text})
         assert isinstance(spec, ServerSpec)
 
         def connect() -> Client:
@@ -223,6 +224,8 @@ def read(served: Served, prompt: Any) -> list[int]:
         raise RefusalError(422, "Input should be a valid string")
     else:
         ids = list(prompt)
+    if served.refused == tuple(ids):
+        raise RefusalError(400, "too long")
     if served.lie == "second bos":
         return [served.tokenizer.bos_token_id, *ids]
     if served.lie == "template":

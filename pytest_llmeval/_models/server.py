@@ -107,7 +107,7 @@ class ServerLM:
     @cached_property
     def _tokenizer(self) -> Tokenizer | None:
         named = self._args.tokenizer
-        if named == NO_TOKENIZER:
+        if named == NO_TOKENIZER or (named is None and self._args.chat):
             return None
         try:
             return self._load_tokenizer(named or self._served.root)
@@ -117,7 +117,7 @@ class ServerLM:
             raise ModelError(
                 f"the tokenizer of {self._served.name!r} is needed to send token ids, and {self._served.root!r} names "
                 "none that can be loaded: set model argument tokenizer= to a folder or hub id, or tokenizer=none to "
-                f"send texts ({str(error).splitlines()[0]})"
+                f"send texts, or chat=true to send messages ({str(error).splitlines()[0]})"
             ) from None
 
     @property
@@ -221,6 +221,7 @@ class ServerLM:
 
     def loglikelihood(self, requests: Sequence[tuple[str, str]]) -> list[Loglikelihood]:
         """Return an answer for each (context, continuation). Raises ModelError if the server gives none."""
+        self.prepare()
         if self._encoder is not None:
             return self._score(self._encoder.pairs(requests))
         moved = [move_blanks(context, rest) for context, rest in requests]
@@ -235,6 +236,7 @@ class ServerLM:
 
     def loglikelihood_rolling(self, requests: Sequence[str]) -> list[float]:
         """Return the log-probability of each text, which is 0 for an empty text."""
+        self.prepare()
         if self._encoder is None:
             raise ModelError("a whole text can be scored only with a tokenizer: set model argument tokenizer=")
         texts = self._encoder.rolling(requests)
@@ -243,6 +245,7 @@ class ServerLM:
 
     def generate_until(self, requests: Sequence[tuple[str, GenerationKwargs]]) -> list[Generation]:
         """Return the generated texts. Raises RequestError if max_gen_toks leaves no space for a prompt."""
+        self.prepare()
         if self._chats or self._encoder is None:
             texts = {_draw_key(text, kwargs): (text, kwargs) for text, kwargs in requests}
             keys = [_draw_key(text, kwargs) for text, kwargs in requests]

@@ -218,7 +218,7 @@ class Client:
                     )
                 else:
                     try:
-                        answer = read(_json(response.content))
+                        answer = _read(response.content, read)
                     except UnfitError as fault:
                         seen = self._clean(fault)
                         error = type(fault)(f"{self.root}{path}: {seen}")
@@ -289,11 +289,16 @@ def _loop_runs() -> bool:
     return True
 
 
-def _json(content: bytes) -> Any:
+def _read(content: bytes, read: Callable[[Any], T]) -> T:
+    """Return `read` of JSON. Raises UnfitError if it is not JSON, or has another form than `read` expects."""
     try:
-        return json.loads(content)
+        data = json.loads(content)
     except ValueError:
         raise UnfitError("the answer is not JSON, or is cut off") from None
+    try:
+        return read(data)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise UnfitError(f"the answer has an unexpected form ({type(error).__name__}: {error})") from None
 
 
 def _seconds(text: str | None) -> float | None:

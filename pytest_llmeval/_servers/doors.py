@@ -88,8 +88,8 @@ class Wire:
 
     @property
     def shows_ids(self) -> bool:
-        """True if the server names tokens by their ids where it is asked to."""
-        return self.owner == "vllm"
+        """True if the server is to name tokens by their ids, which vLLM does where it is asked to."""
+        return self.owner == "vllm" and self.decode is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ async def ask_generate(wire: Wire, passage: Passage, trial: bool) -> Reading:
         _check_ids(rows[scored.start :], passage.ids[passage.start :])
         return Reading(rows, scored, meta.get("prompt_tokens"), meta.get("cached_tokens"))
 
-    return await wire.client.post("/generate", body, _reading(read), trial=trial)
+    return await wire.client.post("/generate", body, read, trial=trial)
 
 
 async def ask_tokens(wire: Wire, passage: Passage, trial: bool) -> Reading:
@@ -169,7 +169,7 @@ async def ask_tokens(wire: Wire, passage: Passage, trial: bool) -> Reading:
         def read(data: Any) -> Reading:
             return _prompt_rows(data, item(data, "prompt_logprobs"), passage)
 
-        return await wire.client.post("/inference/v1/generate", body, _reading(read), trial=trial)
+        return await wire.client.post("/inference/v1/generate", body, read, trial=trial)
 
     if wire.reads_cache:
         reading = await ask(skip=False)
@@ -185,7 +185,7 @@ async def ask_prompt_logprobs(wire: Wire, passage: Passage, trial: bool) -> Read
     def read(data: Any) -> Reading:
         return _prompt_rows(data, item(_choice(data), "prompt_logprobs"), passage)
 
-    return await wire.client.post(COMPLETIONS, body, _reading(read), trial=trial)
+    return await wire.client.post(COMPLETIONS, body, read, trial=trial)
 
 
 async def ask_echo(wire: Wire, passage: Passage, trial: bool) -> Reading:
@@ -214,7 +214,7 @@ async def ask_echo(wire: Wire, passage: Passage, trial: bool) -> Reading:
         _check_ids([rows[i] for i in scored], passage.ids[passage.start :])
         return Reading(rows, scored, n_prompt)
 
-    return await wire.client.post(COMPLETIONS, body, _reading(read), trial=trial)
+    return await wire.client.post(COMPLETIONS, body, read, trial=trial)
 
 
 async def ask_forced(wire: Wire, passage: Passage, trial: bool) -> Reading:
@@ -251,7 +251,7 @@ async def ask_labels(wire: Wire, ids: TokenIds, labels: Sequence[int], trial: bo
             for name in [f"{ID_PREFIX}{label}"]
         }
 
-    return await wire.client.post(COMPLETIONS, body, _reading(read), trial=trial)
+    return await wire.client.post(COMPLETIONS, body, read, trial=trial)
 
 
 #: The doors for token ids and those for texts, the best first.
@@ -283,7 +283,7 @@ async def next_tokens(wire: Wire, passage: Passage, n_top: int, *, trial: bool) 
         rows, _ = completion_rows(data)
         return Reading(rows[:1], range(1), _usage(data).get("prompt_tokens"))
 
-    return await wire.client.post(COMPLETIONS, body, _reading(read), trial=trial)
+    return await wire.client.post(COMPLETIONS, body, read, trial=trial)
 
 
 async def _force(wire: Wire, ids: TokenIds, token: int, trial: bool) -> Row:
@@ -307,7 +307,7 @@ async def _force(wire: Wire, ids: TokenIds, token: int, trial: bool) -> Row:
             raise UnfitError(f"the server wrote {row.token!r} where the token {decode([token])!r} was forced")
         return row
 
-    return await wire.client.post(COMPLETIONS, body, _reading(read), trial=trial)
+    return await wire.client.post(COMPLETIONS, body, read, trial=trial)
 
 
 def completion_rows(data: Any) -> tuple[tuple[Row, ...], list[int]]:
@@ -338,18 +338,6 @@ def item(data: Any, name: str) -> Any:
     if value is None:
         raise AbsentError(f"the answer has no {name}")
     return value
-
-
-def _reading(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return `read` that raises UnfitError where the answer has another shape than it expects."""
-
-    def careful(data: Any) -> Any:
-        try:
-            return read(data)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise UnfitError(f"the answer has an unexpected form ({type(error).__name__}: {error})") from None
-
-    return careful
 
 
 def _choice(data: Any) -> Any:

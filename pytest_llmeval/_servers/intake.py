@@ -124,7 +124,7 @@ async def _count(wire: Wire, contexts: Sequence[Context]) -> list[int] | None:
     """
 
     def read(data: Any) -> int | None:
-        item(data, "choices")
+        _ = item(data, "choices")[0]
         count = (data.get("usage") or {}).get("prompt_tokens")
         return None if count is None else int(count)
 
@@ -139,7 +139,7 @@ async def _count(wire: Wire, contexts: Sequence[Context]) -> list[int] | None:
             if not closes(error):
                 raise
             return None
-    return [count for count in counts if count is not None]
+    return [] if None in counts else [count for count in counts if count is not None]
 
 
 def _check_counts(wire: Wire, sent: Sequence[int], read: Sequence[int]) -> None:

@@ -120,7 +120,7 @@ async def probe(
         return replace(findings, refused={"log-probabilities": f"the names {shown} are not each of one token"})
     moved = [passage for context in contexts if (passage := names.after(context, cases[0].name)) is not None]
     for name, door in (ID_DOORS if intake.takes_ids else TEXT_DOORS).items():
-        if only not in (None, name):
+        if only not in (None, name) or (name == "forced" and codec is None):
             continue
         if name == "tokens":
             wire = replace(intake, reads_cache=await _reads_cache(intake, contexts[-1].ids))

@@ -10,7 +10,6 @@ from typing import Any
 
 from pytest_llmeval._lm import FinishReason
 from pytest_llmeval._lm import GenerationKwargs
-from pytest_llmeval._servers.client import UnfitError
 from pytest_llmeval._servers.doors import COMPLETIONS
 from pytest_llmeval._servers.doors import Passage
 from pytest_llmeval._servers.doors import Wire
@@ -49,7 +48,7 @@ async def write(wire: Wire, passage: Passage, kwargs: GenerationKwargs) -> Writt
         body["return_token_ids"] = True
 
     def read(data: Any) -> Written:
-        choice = _first(data)
+        choice = item(data, "choices")[0]
         ids = choice.get("token_ids") or None
         return Written(str(item(choice, "text")), None if ids is None else tuple(ids), _reason(choice))
 
@@ -61,9 +60,9 @@ async def chat(wire: Wire, messages: Sequence[Mapping[str, str]], kwargs: Genera
     body = _settings(wire, kwargs) | {"messages": list(messages)}
 
     def read(data: Any) -> Written:
-        choice = _first(data)
+        choice = item(data, "choices")[0]
         # An empty answer may be null.
-        return Written(str(item(choice, "message").get("content") or ""), None, _reason(choice))
+        return Written(str(item(choice, "message")["content"] or ""), None, _reason(choice))
 
     return await wire.client.post("/v1/chat/completions", body, read)
 
@@ -84,13 +83,6 @@ def _settings(wire: Wire, kwargs: GenerationKwargs) -> dict[str, Any]:
         body |= {name: value for name, value in (("top_p", kwargs.top_p), ("top_k", kwargs.top_k)) if value is not None}
     extra = {name: value for name, value in kwargs.extra.items() if name not in OWN and value is not None}
     return {**NEUTRAL.get(wire.owner, {}), **extra, **body}
-
-
-def _first(data: Any) -> Mapping[str, Any]:
-    choices = item(data, "choices")
-    if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
-        raise UnfitError("the answer has no text")
-    return choices[0]
 
 
 def _reason(choice: Mapping[str, Any]) -> FinishReason:
