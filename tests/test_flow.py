@@ -21,7 +21,7 @@ FLOOR_PLAN = [
     {"_errors"},
     {"_task"},
     {"_settings", "_plain", "_functions", "_time_limit", "_doc", "_lm", "_results"},
-    {"_template", "_fake", "_output_types"},
+    {"_template", "_fake", "_journal", "_output_types"},
     {"_scoring"},
     {"_gates"},
     {"_taskfile"},

@@ -27,6 +27,8 @@ from pytest_llmeval._evaluation.model_calls import chat_of
 from pytest_llmeval._evaluation.model_calls import grouped
 from pytest_llmeval._evaluation.next_tokens import Comparing
 from pytest_llmeval._evaluation.next_tokens import Keeping
+from pytest_llmeval._journal import Journal
+from pytest_llmeval._journal import KnownAnswers
 from pytest_llmeval._lm import LM
 from pytest_llmeval._lm import Tracked
 from pytest_llmeval._output_types import OUTPUT_TYPES
@@ -120,6 +122,8 @@ class Evaluation:
         #: The number of models that are judged in this session, at most.
         self.models = 1
         self._source = DataSource()
+        #: The journal, which is asked before a model; None without one.
+        self.journal: Journal | None = None
         self._open: dict[str, OpenTask] = {}
         #: (task name, doc) -> the doc as it is sent to a model; None if nothing is kept for other models.
         self._rendered: BoundedCache[tuple[str, int], Rendered] | None = None
@@ -173,9 +177,15 @@ class Evaluation:
         """Return the file in which an open task is written."""
         return self._open[task].task.path
 
-    def answer(self, lm: LM, task: Task, indices: Sequence[int], *, reseed: int = 0) -> list[DocResult]:
-        """Return the results of docs of an open task, answered by a model in one wave (see `answer`)."""
-        return answer(self._open[task.name], lm, indices, self._rendered, self._positions(task, lm), reseed=reseed)
+    def answer(
+        self, lm: LM, task: Task, indices: Sequence[int], known: KnownAnswers | None = None, *, reseed: int = 0
+    ) -> list[DocResult]:
+        """Return the results of docs of an open task in one wave: answers that are known, or given by a model.
+
+        See `answer`.
+        """
+        positions = self._positions(task, lm)
+        return answer(self._open[task.name], lm, indices, self._rendered, known, positions, reseed=reseed)
 
     def kept(self, task: Task) -> Kept | None:
         """Return the next tokens that the baseline keeps of a task; None if it keeps none, or cannot be read."""
@@ -202,6 +212,7 @@ def answer(
     lm: LM,
     indices: Sequence[int],
     kept: BoundedCache[tuple[str, int], Rendered] | None = None,
+    known: KnownAnswers | None = None,
     positions: Keeping | Comparing | None = None,
     *,
     reseed: int = 0,
@@ -220,7 +231,8 @@ def answer(
             results[index] = DocResult(index, {}, error=str(error))
     sent = {index: _reseeded(instances, reseed) for index, (_, instances) in asked.items()}
     tracked = {} if positions is None else {index: _tracked(opened, positions, *asked[index]) for index in asked}
-    responses = ask_docs(lm, sent, tracked)
+    # Next tokens are not kept.
+    responses = ask_docs(lm, sent, tracked, known if positions is None else None)
     with _sandbox.Worker() if opened.task.unsafe_code else nullcontext() as worker:
         for index, (given, refused) in responses.items():
             if refused is not None:

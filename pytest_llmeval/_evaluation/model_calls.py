@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import Any
+from typing import TypeAlias
 
 from pytest_llmeval._doc import ChatTemplate
 from pytest_llmeval._doc import Instance
 from pytest_llmeval._errors import LLMEvalError
 from pytest_llmeval._errors import ModelError
+from pytest_llmeval._journal import DeferredLM
+from pytest_llmeval._journal import KnownAnswers
 from pytest_llmeval._lm import LM
 from pytest_llmeval._lm import Tracked
 from pytest_llmeval._plain import plain_or_text
@@ -24,24 +27,55 @@ from pytest_llmeval._plain import plain_or_text
 Progress = Callable[[int, int, int], None]
 
 
-def ask_docs(
-    lm: LM, asked: Mapping[int, Sequence[Instance]], tracked: Mapping[int, Sequence[Tracked]] | None = None
-) -> dict[int, tuple[list[Any], str | None]]:
-    """Return all requests of some docs in one call per method; doc -> (responses, None) or ([], why not).
+#: Doc -> (responses, None) or ([], why the model refused the doc).
+Responses: TypeAlias = dict[int, tuple[list[Any], str | None]]
 
-    `tracked`: doc -> the token ids to report at the positions of each of its requests. A model that refuses one request
-    (a continuation longer than its window, say) refuses the whole call: the docs are then asked one by one, and only
-    those that are refused alone are lost.
+
+def ask_docs(
+    lm: LM,
+    asked: Mapping[int, Sequence[Instance]],
+    tracked: Mapping[int, Sequence[Tracked]] | None = None,
+    known: KnownAnswers | None = None,
+) -> Responses:
+    """Return the responses of some docs: those that are known, and those of the model, which are then kept.
+
+    `tracked`: doc -> the token ids to report at the positions of each of its requests. Raises ModelError if the model
+    is needed and cannot be loaded.
     """
     flat = [(doc, instance) for doc, instances in asked.items() for instance in instances]
-    wanted = [ids for doc, instances in asked.items() for ids in (tracked or {}).get(doc) or [()] * len(instances)]
+    recalled = known.recall([instance for _, instance in flat]) if known else [None] * len(flat)
+    missing: dict[int, list[Instance]] = {}
+    for (doc, instance), answer in zip(flat, recalled, strict=True):
+        if answer is None:
+            missing.setdefault(doc, []).append(instance)
+    if missing and isinstance(lm, DeferredLM):
+        lm.load()
+    fresh = _ask_docs(lm, missing, tracked or {}) if missing else {}
+    if known:
+        known.keep(pair for doc, (answers, _) in fresh.items() for pair in zip(missing[doc], answers, strict=False))
+    responses: Responses = {doc: ([], fresh.get(doc, ([], None))[1]) for doc in asked}
+    rest = {doc: iter(answers) for doc, (answers, _) in fresh.items()}
+    for (doc, _), answer in zip(flat, recalled, strict=True):
+        if responses[doc][1] is None:
+            responses[doc][0].append(next(rest[doc]) if answer is None else answer)
+    return responses
+
+
+def _ask_docs(lm: LM, asked: Mapping[int, Sequence[Instance]], tracked: Mapping[int, Sequence[Tracked]]) -> Responses:
+    """Return all requests of some docs in one call per method.
+
+    A model that refuses one request (a continuation longer than its window, say) refuses the whole call: the docs are
+    then asked one by one, and only those that are refused alone are lost.
+    """
+    flat = [(doc, instance) for doc, instances in asked.items() for instance in instances]
+    wanted = [ids for doc, instances in asked.items() for ids in tracked.get(doc) or [()] * len(instances)]
     try:
         responses = ask_model(lm, [instance for _, instance in flat], wanted if any(wanted) else ())
     except LLMEvalError as error:
         if len(asked) == 1:
             return {next(iter(asked)): ([], str(error))}
-        return {doc: ask_docs(lm, {doc: instances}, tracked)[doc] for doc, instances in asked.items()}
-    answers: dict[int, tuple[list[Any], str | None]] = {doc: ([], None) for doc in asked}
+        return {doc: _ask_docs(lm, {doc: instances}, tracked)[doc] for doc, instances in asked.items()}
+    answers: Responses = {doc: ([], None) for doc in asked}
     for (doc, _), response in zip(flat, responses, strict=True):
         answers[doc][0].append(response)
     return answers
@@ -105,12 +139,21 @@ def usage_of(lm: LM) -> Mapping[str, int]:
     return usage()
 
 
-def facts_of(lm: LM, *, identify: bool) -> dict[str, Any]:
-    """Return the facts that the model gives about itself, as plain data; empty if it has no `describe`."""
-    describe: Callable[[], Mapping[str, Any]] = getattr(lm, "describe", dict)
-    facts = {name: plain_or_text(value) for name, value in describe().items()}
+def facts_of(lm: LM, known: KnownAnswers | None, described: Sequence[str], *, identify: bool) -> dict[str, Any]:
+    """Return the facts that the model gives about itself, as plain data; empty if it has no `describe`.
+
+    `described`: the output types of the docs that it answered so far. A model is not loaded for facts that are known.
+    """
+    facts: Mapping[str, Any] | None = None
+    if known is not None and isinstance(lm, DeferredLM) and not lm.is_loaded:
+        facts = known.facts(lm.facts_identity, described[-1])
+    if facts is None:
+        describe: Callable[[], Mapping[str, Any]] = getattr(lm, "describe", dict)
+        facts = {name: plain_or_text(value) for name, value in describe().items()}
+        if known is not None and isinstance(lm, DeferredLM):
+            known.keep_facts(lm.facts_identity, described[-1], facts, len(described))
     own = {"fingerprint": getattr(lm, "fingerprint", None), "vocabulary": getattr(lm, "vocabulary", None)}
-    return facts | {name: plain_or_text(value) for name, value in own.items()} if identify else facts
+    return {**facts, **({name: plain_or_text(value) for name, value in own.items()} if identify else {})}
 
 
 def chat_of(lm: LM) -> ChatTemplate:

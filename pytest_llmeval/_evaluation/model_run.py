@@ -24,6 +24,8 @@ from pytest_llmeval._evaluation.model_calls import watched
 from pytest_llmeval._evaluation.noise import NoiseFloors
 from pytest_llmeval._evaluation.repeats import Repeats
 from pytest_llmeval._gates import Gate
+from pytest_llmeval._journal import KnownAnswers
+from pytest_llmeval._journal import known_answers
 from pytest_llmeval._lm import LM
 from pytest_llmeval._plain import listed
 from pytest_llmeval._prompts import num_fewshot
@@ -33,6 +35,7 @@ from pytest_llmeval._results import Summary
 from pytest_llmeval._scoring import summarize_group
 from pytest_llmeval._scoring import summarize_task
 from pytest_llmeval._settings import Settings
+from pytest_llmeval._task import NOTHING
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
 from pytest_llmeval._verdicts import Verdict
@@ -98,7 +101,11 @@ class ModelRun:
         self.gate_errors: dict[str, str] = {}
         self._results: dict[str, dict[int, DocResult]] = {}
         #: Output types after whose first wave the model was asked for its facts.
-        self._described: set[str] = set()
+        self._described: list[str] = []
+        #: Requests answered from the journal, and all that it was asked for.
+        self._recalled, self._looked_up = 0, 0
+        #: The messages of the journals of other processes.
+        self._messages: list[str] = []
         #: Key -> (number of results, a value that depends on them).
         self._computed: dict[tuple[str, ...], tuple[int, Any]] = {}
         self._wave = FIRST_WAVE
@@ -169,6 +176,8 @@ class ModelRun:
         opened, known = self.evaluation.open(task), self.results(task.name)
         opened.check_examples()
         missing = [index for index in indices if index not in known]
+        # Docs are asked for again to see whether the answer is the same: the model must give it.
+        answers = None if self._reseed else known_answers(self.evaluation.journal, lm)
         done, before = 0, usage_of(lm).get("tokens", 0)
 
         def tokens() -> int:
@@ -177,30 +186,41 @@ class ModelRun:
         while done < len(missing):
             wave = missing[done : done + self._wave]
             with watched(lm, progress, done, len(wave), len(missing), tokens):
-                self.add(task.name, self._timed_wave(task, lm, wave))
+                self.add(task.name, self._timed_wave(task, lm, wave, answers))
             self.repeats.ask(opened, lm, [doc for doc in wave if self.results(task.name)[doc].error is None])
             done += len(wave)
             if progress:
                 progress(done, len(missing), tokens())
             # An engine is chosen when a method is first called: only then the model can state it.
             if task.output_type not in self._described:
-                self._described.add(task.output_type)
-                self.facts = facts_of(lm, identify=self.evaluation.settings.identify)
+                self._described.append(task.output_type)
+                facts = facts_of(lm, answers, self._described, identify=self.evaluation.settings.identify)
+                self.facts = merged(self.facts or NOTHING, facts)
         self.usage = usage_of(lm)
+        if answers is not None:
+            self._recalled, self._looked_up = self._recalled + answers.recalled, self._looked_up + answers.asked
+            self.usage = {**self.usage, "answers": self._looked_up, "from_journal": self._recalled}
 
     def wave_size(self) -> int:
         """Return how many docs the next wave should hold, judged by the time that the last ones took."""
         return self._wave
 
-    def _timed_wave(self, task: Task, lm: LM, wave: Sequence[int]) -> list[DocResult]:
-        started = time.perf_counter()
-        results = self.evaluation.answer(lm, task, wave, reseed=self._reseed)
+    def _timed_wave(self, task: Task, lm: LM, wave: Sequence[int], known: KnownAnswers | None) -> list[DocResult]:
+        started, recalled = time.perf_counter(), known.recalled if known else 0
+        results = self.evaluation.answer(lm, task, wave, known, reseed=self._reseed)
         seconds = max(time.perf_counter() - started, 1e-6)
-        # Only a full wave tells how fast docs are; grow at most fourfold, one odd wave must not decide alone.
-        if len(wave) == self._wave:
+        is_fresh = known is None or known.recalled == recalled
+        # Only a full wave that the model answered tells how fast docs are; grow at most fourfold, one odd wave must
+        # not decide alone.
+        if len(wave) == self._wave and is_fresh:
             fitting = int(len(wave) * WAVE_SECONDS / seconds)
             self._wave = max(1, min(fitting, self._wave * 4, LARGEST_WAVE))
         return results
+
+    def journal_messages(self) -> list[str]:
+        """Return the messages of the journal, here and in all workers, each once."""
+        own = self.evaluation.journal.messages if self.evaluation.journal else []
+        return list(dict.fromkeys([*own, *self._messages]))
 
     def introduce(self, lm: LM, name: str = "") -> None:
         """Take the model's name for reports: that of its node ids, else `name`, else its own."""
@@ -276,6 +296,7 @@ class ModelRun:
             "facts": self.facts,
             "usage": usage,
             "model_errors": self.model_errors,
+            "journal": self.journal_messages(),
             "noise": self.noise.to_list(),
             "repeats": self.repeats.to_list(),
         }
@@ -285,13 +306,27 @@ class ModelRun:
         self.name = plain["name"] or self.name
         for task, result in plain["records"]:
             self.add(task, [DocResult.from_list(result)])
-        self.facts = plain["facts"] or self.facts
+        self.facts = merged(self.facts or NOTHING, plain["facts"] or NOTHING) or self.facts
+        self._messages += plain["journal"]
         self.usage = {
             key: self.usage.get(key, 0) + plain["usage"].get(key, 0) for key in (*self.usage, *plain["usage"])
         }
         self.model_errors.update(plain["model_errors"])
         self.noise.add(plain["noise"])
         self.repeats.add(plain["repeats"])
+
+
+def merged(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of both mappings; where both have one, that of `now`, and mappings are merged in turn.
+
+    >>> merged({"engine": {"scoring": "tree"}}, {"engine": {"generation": "padded"}})
+    {'engine': {'scoring': 'tree', 'generation': 'padded'}}
+    """
+    both = dict(before)
+    for name, value in now.items():
+        old = both.get(name)
+        both[name] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return both
 
 
 def evaluate(paths: Iterable[str | Path], lm: LM, settings: Settings | None = None) -> dict[str, Summary]:

@@ -3,6 +3,7 @@
 Only this package and `_engine` import torch and transformers, and only when a model is loaded.
 
 specs, arguments             the texts of --llmeval-model and --llmeval-model-args
+identity                     what decides about the answers of a model, for the journal
 loading, checkpoints         config, tokenizer and weights of a folder, a .gguf file or a hub id; checks of its files
 huggingface                  the `LM` that combines encoder, engine and chat template
 server, chat                 the `LM` of a served model; the chat template of a tokenizer
@@ -13,6 +14,7 @@ history                      the saved checkpoints of one training run, and the 
 from __future__ import annotations
 
 import copy
+from typing import TYPE_CHECKING
 from typing import Any
 
 from pytest_llmeval._errors import ModelError
@@ -33,6 +35,9 @@ from pytest_llmeval._models.specs import ServerSpec
 from pytest_llmeval._models.specs import parse_spec
 from pytest_llmeval._models.token_cache import TokenCache
 
+
+if TYPE_CHECKING:
+    from pytest_llmeval._journal import Journal
 
 __all__ = [
     "DTYPES",
@@ -56,11 +61,14 @@ __all__ = [
 NEEDED_PACKAGES = ("torch", "transformers")
 
 
-def load_model(spec: ModelSpec, token_cache: TokenCache | None = None, seat: int | None = None) -> LM:
+def load_model(
+    spec: ModelSpec, token_cache: TokenCache | None = None, seat: int | None = None, journal: Journal | None = None
+) -> LM:
     """Return the model of a spec, without its weights: `prepare()` or the first request reads them.
 
     Models that share a `token_cache` and have equal tokenizers encode each text once. `seat`: the place of this process
-    among those that share a machine, which decides its GPU. Raises ModelError if the model cannot be loaded.
+    among those that share a machine, which decides its GPU. With a `journal`, a model of transformers is loaded when
+    the journal lacks an answer. Raises ModelError if the model cannot be loaded.
     """
     if isinstance(spec, SchemeSpec):
         return spec.factory(spec.rest, spec.args)
@@ -80,10 +88,20 @@ def load_model(spec: ModelSpec, token_cache: TokenCache | None = None, seat: int
             f"pip install {' '.join(missing)} (for a build for your machine see "
             "https://pytorch.org/get-started)"
         )
-    # Imported here because it imports torch.
-    from pytest_llmeval._models.huggingface import open_model
 
-    return open_model(spec, token_cache, seat)
+    def opened() -> LM:
+        # Imported here because it imports torch.
+        from pytest_llmeval._models.huggingface import open_model
+
+        return open_model(spec, token_cache, seat)
+
+    if journal is None:
+        return opened()
+    # Imported here because they import sqlite3, which other suites do not need.
+    from pytest_llmeval._journal import DeferredLM
+    from pytest_llmeval._models.identity import identifier
+
+    return DeferredLM(spec.name, journal, opened, identifier(spec, journal))
 
 
 def wrap_model(model: Any, tokenizer: Any, *, name: str = "model in memory", **args: Any) -> LM:

@@ -69,16 +69,22 @@ def content_hashes(place: Path) -> list[tuple[str, str]]:
 
     For a file, return its hash with an empty name. All bytes are read: gigabytes take seconds.
     """
+    return [("" if path == place else path.name, file_hash(path)) for path in files_of(place)]
+
+
+def files_of(place: Path) -> list[Path]:
+    """Return the files of the model in a folder, sorted by name; a file is its own only one."""
     if place.is_file():
-        return [("", _hash(place))]
+        return [place]
     return [
-        (path.name, _hash(path))
+        path
         for path in sorted(place.iterdir())
         if path.is_file() and path.name not in NO_PARTS and any(path.match(pattern) for pattern in PARTS)
     ]
 
 
-def _hash(path: Path) -> str:
+def file_hash(path: Path) -> str:
+    """Return the SHA-256 of the content of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -61,6 +61,9 @@ class HuggingFaceLM:
     set, is called with (requests done, requests in all) after every batch.
     """
 
+    #: The journal knows models by the identity of a `DeferredLM`: one that computes in another way has none.
+    identity: None = None
+
     def __init__(
         self,
         config: Any,
@@ -88,7 +91,7 @@ class HuggingFaceLM:
         )
         eos: int | None = tokenizer.eos_token_id
         self._eos_ids = () if eos is None else (eos,)
-        self._commit: str = getattr(config, "_commit_hash", None) or ""
+        self.commit: str = getattr(config, "_commit_hash", None) or ""
         self._weights: dict[str, Any] = {}
         self._usage = Usage()
         #: The model that `recomputed` loaded in another dtype, while it is open.
@@ -174,7 +177,7 @@ class HuggingFaceLM:
             "model": {
                 **self._weights,
                 "model_revision": self._args.revision or "main",
-                "model_sha": self._commit,
+                "model_sha": self.commit,
                 "engine": self.engine_choice.facts,
             },
             **describe_tokenizer(self._tokenizer, self.max_length),

@@ -106,6 +106,8 @@ def notes(report: ModelReport) -> Iterator[str]:
     judged = Counter(result.correct for task in report.tasks for result in task.data.results)
     if answered := judged[True] + judged[False]:
         yield f"wrong answers: {judged[False]:,} of {answered:,}"
+    if recalled := report.usage.get("from_journal"):
+        yield f"answers from the journal: {recalled:,} of {report.usage['answers']:,}"
     parts = [task.summary for task in report.tasks if task.summary.n + task.summary.errors < task.summary.n_total]
     if limited := [f"{one.name} {one.n:,} of {one.n_total:,}" for one in parts if not one.stopped_early]:
         yield f"evaluated on a part of the docs: {listed(limited)}"
@@ -133,9 +135,9 @@ def notes(report: ModelReport) -> Iterator[str]:
 
 def model_lines(report: ModelReport) -> Iterator[str]:
     """Yield the tokens and memory that a model used, its engines, and the reasons why faster ones were refused."""
-    if report.usage:
+    if report.usage.get("tokens"):
         memory = report.usage.get("peak_memory", 0) / 2**30
-        yield f"{report.name}: {report.usage.get('tokens', 0):,} tokens read, peak memory {memory:.2f} GiB"
+        yield f"{report.name}: {report.usage['tokens']:,} tokens read, peak memory {memory:.2f} GiB"
     engines = [f"{report.engine[what]} for {what}" for what in ("scoring", "generation") if report.engine.get(what)]
     if engines:
         yield f"{report.name}: engine: {', '.join(engines)}"

@@ -126,5 +126,7 @@ class Running:
         stopped = session.shouldfail or session.shouldstop
         self.session.interrupted = bool(stopped) or session.exitstatus == pytest.ExitCode.INTERRUPTED
         yield
+        if self.session.evaluation.journal is not None:
+            self.session.evaluation.journal.close()
         if self.session.failed_at_end and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

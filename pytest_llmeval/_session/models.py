@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -26,6 +28,10 @@ from pytest_llmeval._session.options import SEAT
 from pytest_llmeval._session.options import origin_of
 from pytest_llmeval._session.options import value_of
 from pytest_llmeval._settings import parse_pairs
+
+
+if TYPE_CHECKING:
+    from pytest_llmeval._journal import Journal
 
 
 NO_MODEL = (
@@ -64,8 +70,17 @@ class Models:
         self._specs: dict[str, ModelSpec] = {}
         #: Names by the `id` of a model, while that model is open: a later one may get the same `id`.
         self._served: dict[int, str] = {}
+        self._config = config
         self._token_cache = TokenCache() if len(choices) > 1 else None
         config.hook.pytest_llmeval_register_models(register=self._schemes.__setitem__)
+
+    @cached_property
+    def journal(self) -> Journal | None:
+        """The journal of answers; None if it is off."""
+        # Imported here because it imports sqlite3.
+        from pytest_llmeval._session.journal import journal_of
+
+        return journal_of(self._config)
 
     def check(self) -> None:
         """Parse all specs. Raises SettingError with option, value and remedy.
@@ -90,7 +105,7 @@ class Models:
             pytest.fail(NO_MODEL, pytrace=False)
         try:
             with gc_disabled():
-                lm = _models.load_model(self._spec_of(choice), self._token_cache, self._seat)
+                lm = _models.load_model(self._spec_of(choice), self._token_cache, self._seat, self.journal)
                 # What was imported stays: pytest looks for garbage five times as it ends, a second of a short run.
                 gc.freeze()
                 getattr(lm, "prepare", lambda: None)()

@@ -107,6 +107,13 @@ OPTIONS = (
         "Generation settings that override those of every task: temperature, max_gen_toks, until, ...",
     ),
     _text("output", "DIR", "Write results and samples to DIR, in the file format of lm-evaluation-harness."),
+    _text(
+        "cache",
+        "DIR",
+        "Folder of the journal, in which answers of models are kept: a later run asks only for those that are not "
+        "there. By default a folder in pytest's cache.",
+    ),
+    _switch("no-cache", "Ask the model for every answer, and keep none."),
     _texts("fail-on", "GATE", "Add a gate, for example 'mmlu.acc >= 0.25'. Repeat the option for several gates."),
     _text(
         "baseline",
@@ -316,6 +323,8 @@ def _check_combinations(config: pytest.Config) -> None:
         raise SettingError(f"{origin_of(config, 'sample')}: {sample!r} needs --llmeval-limit to say how many docs")
     if config.getoption("llmeval_baseline") == "":
         raise SettingError("--llmeval-baseline: expected a NAME or a path, got ''")
+    if config.getoption("llmeval_cache") and config.getoption("llmeval_no_cache"):
+        raise SettingError("--llmeval-cache names a folder for answers, and --llmeval-no-cache keeps none: give one")
     if updating and not baseline:
         raise SettingError(f"{origin_of(config, 'update-baseline')}: needs --llmeval-baseline NAME")
     if config.getoption("llmeval_baseline_topk") and not updating:

@@ -43,6 +43,7 @@ class Session:
         registry = Registry(_search_folders(config), root=config.rootpath, asked=self.rules.asked())
         baseline = None if self.baseline.updating else self.baseline.chosen
         self.evaluation = Evaluation(settings, registry, baseline)
+        self.evaluation.journal = models.journal
         self.selection = Selection(self.evaluation)
         self.progress = ProgressLine(config)
         self.missing_data: str = word_of(config, "missing_data")

@@ -48,6 +48,9 @@ def close(session: Session, reporter: pytest.TerminalReporter) -> None:
     if idle := session.rules.unmatched():
         rules = listed((repr(rule.gate.place.text) for rule in idle), 3)
         reporter.write_line(f"llmeval_gates: {len(idle)} of {len(session.rules)} select nothing of this run: {rules}")
+    # Also with -q: answers that are not kept would be asked for again.
+    for message in dict.fromkeys(text for run in session.selection.runs.values() for text in run.journal_messages()):
+        reporter.write_line(f"llmeval: {message}", yellow=True)
     for line in _baseline_lines(session, scored):
         reporter.write_line(line.text, red=line.is_error)
         session.failed_at_end |= line.is_error
