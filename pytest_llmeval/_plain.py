@@ -5,10 +5,12 @@ JSON and hashes are those of lm-evaluation-harness, so that equal docs and promp
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import hashlib
 import json
 import os
+import time
 from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -20,6 +22,8 @@ from typing import Generic
 from typing import TypeVar
 
 
+#: The start of the names of files that are being written, and the seconds after which none still is.
+_PART, _OLD_SECONDS = ".writing-", 86_400
 _AS_THEY_ARE = frozenset({bool, int, float, str, type(None)})
 
 
@@ -127,20 +131,42 @@ def version_of(package: str) -> str | None:
 
 
 def write_whole(path: Path, pieces: Iterable[str]) -> None:
-    """Write a text file in UTF-8 atomically, so that readers never see a part of it.
+    """Write a text file in UTF-8 atomically, so that readers never see a part of it, also after a loss of power.
 
     The pieces are written to another file in the same folder, which is created if necessary; that file is then renamed
     to `path`. Raises OSError, and the exceptions of iterating over the pieces.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_old_parts(path.parent)
     # The name contains the process id, since two processes may write the same file, and is short: `path` may be long.
-    part = path.with_name(f".writing-{os.getpid()}")
+    part = path.with_name(f"{_PART}{os.getpid()}")
     try:
         with part.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(pieces)
+            file.flush()
+            os.fsync(file.fileno())
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
+def _remove_old_parts(folder: Path) -> None:
+    """Remove the unfinished files of processes that were killed while they wrote, which nobody finishes after a day."""
+    for part in folder.glob(f"{_PART}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - part.stat().st_mtime > _OLD_SECONDS:
+                part.unlink()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the name of a new file written to the disk, where the system can."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def texts(value: Any) -> Any:

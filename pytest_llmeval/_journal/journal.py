@@ -156,7 +156,7 @@ class Journal:
         if self._was_replaced():
             self.close()
             return True
-        if code in _DAMAGE or isinstance(error, _OtherFormatError):
+        if self._mode == "write" and (code in _DAMAGE or isinstance(error, _OtherFormatError)):
             return self._set_aside(_reason(error), salvage=code in _DAMAGE)
         if code == sqlite3.SQLITE_BUSY:
             self._mended.append(f"busy for {BUSY_SECONDS:.0f} s with another process: some answers are not kept")
@@ -198,12 +198,12 @@ class _OtherFormatError(sqlite3.Error):
 
 def _prepare(connection: sqlite3.Connection) -> None:
     """Make a new file a journal. Raises _OtherFormatError if an existing one is not a journal of this format."""
+    # An empty file is nothing to be lost.
+    connection.execute("PRAGMA synchronous = OFF")
     # This fails while another process does the same; the mode is a property of the file.
     with contextlib.suppress(sqlite3.OperationalError):
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")
-    # A process that is killed loses nothing then; a machine that loses power, at most the last waves.
-    connection.execute("PRAGMA synchronous = NORMAL")
     with _transaction(connection):
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -216,6 +216,8 @@ def _prepare(connection: sqlite3.Connection) -> None:
             raise _OtherFormatError("it is a database of another program")
         elif version != FORMAT:
             raise _OtherFormatError(f"it has format {version}, and this version of the plugin writes {FORMAT}")
+    # A process that is killed loses nothing then; a machine that loses power, at most the last waves.
+    connection.execute("PRAGMA synchronous = NORMAL")
 
 
 def _connect_read_only(path: Path) -> sqlite3.Connection:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import MappingProxyType
@@ -102,3 +104,25 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
         write_whole(path, failing())
     assert path.read_bytes() == b"one\ntwo\n"
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x"
+    write_whole(path, ["old\n"])
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(path, ["new\n"])
+    assert (path.read_text(), list(tmp_path.iterdir())) == ("old\n", [path])
+
+
+def test_what_killed_processes_left_is_removed_after_a_day(tmp_path: Path) -> None:
+    old, young = tmp_path / ".writing-1", tmp_path / ".writing-2"
+    for part, age in ((old, 90_000), (young, 3_600)):
+        part.touch()
+        os.utime(part, (time.time() - age,) * 2)
+    write_whole(tmp_path / "x", [])
+    assert sorted(tmp_path.iterdir()) == [young, tmp_path / "x"]
