@@ -50,7 +50,7 @@ _DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR, sqlite3.SQLIT
 
 Value = TypeVar("Value")
 #: Key, value with its checksum, and the time of the last use in seconds since 1970.
-Row: TypeAlias = tuple[bytes, bytes, int]
+_Row: TypeAlias = tuple[bytes, bytes, int]
 
 
 class Journal:
@@ -84,7 +84,7 @@ class Journal:
     def get(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
         """Return the entries of those of the keys that are known and intact."""
         wanted = list(dict.fromkeys(keys))
-        none: list[Row] = []
+        none: list[_Row] = []
         rows = self._use(lambda connection: _rows(connection, wanted), none)
         found = {key: value for key, stored, _ in rows if (value := _intact(key, stored)) is not None}
         if len(found) < len(rows):
@@ -242,8 +242,8 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
         yield
 
 
-def _rows(connection: sqlite3.Connection, keys: Sequence[bytes]) -> list[Row]:
-    rows: list[Row] = []
+def _rows(connection: sqlite3.Connection, keys: Sequence[bytes]) -> list[_Row]:
+    rows: list[_Row] = []
     for start in range(0, len(keys), KEYS_PER_QUERY):
         part = keys[start : start + KEYS_PER_QUERY]
         marks = ", ".join("?" * len(part))

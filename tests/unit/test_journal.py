@@ -210,10 +210,10 @@ class TestAnswers:
         lm = FakeLM(fingerprint="a")
         known = known_answers(journal, lm)
         assert known is not None
-        first = ask_docs(lm, asked(("x", "1"), ("x", "22")), known)
+        first = ask_docs(lm, asked(("x", "1"), ("x", "22")), known=known)
         assert first == {0: ([(-1.0, False)], None), 1: ([(-2.0, False)], None)}
         # Another task, in another order, with a new request between the known ones.
-        again = ask_docs(lm, asked(("x", "22"), ("y", "333"), ("x", "1"), task="u"), known)
+        again = ask_docs(lm, asked(("x", "22"), ("y", "333"), ("x", "1"), task="u"), known=known)
         assert [responses for responses, _ in again.values()] == [[(-2.0, False)], [(-3.0, False)], [(-1.0, False)]]
         assert [request for _, request in lm.calls] == [("x", "1"), ("x", "22"), ("y", "333")]
         assert (known.recalled, known.asked) == (2, 5)
@@ -221,11 +221,11 @@ class TestAnswers:
     def test_a_doc_that_is_refused_is_asked_again(self, journal: Journal) -> None:
         lm = FakeLM(loglikelihood_of={"1": -0.5}, fingerprint="a")
         known = known_answers(journal, lm)
-        answers = ask_docs(lm, asked(("x", "1"), ("x", "2")), known)
+        answers = ask_docs(lm, asked(("x", "1"), ("x", "2")), known=known)
         assert answers[0] == ([(-0.5, False)], None)
         assert "FakeLM has no answer to ('x', '2')" in str(answers[1][1])
         lm.loglikelihood_of = {"2": -0.7}
-        assert ask_docs(lm, asked(("x", "1"), ("x", "2")), known) == {
+        assert ask_docs(lm, asked(("x", "1"), ("x", "2")), known=known) == {
             0: ([(-0.5, False)], None),
             1: ([(-0.7, False)], None),
         }
@@ -235,11 +235,11 @@ class TestAnswers:
         settings = [GenerationKwargs(do_sample=True, temperature=0.7, seed=s, repeat=r) for s in (0, 1) for r in (0, 1)]
         docs = {0: [Instance("generate_until", "t", 0, 0, one.repeat, ("x", one)) for one in settings]}
         for _ in range(2):
-            answers = ask_docs(lm, docs, known_answers(journal, lm))
+            answers = ask_docs(lm, docs, known=known_answers(journal, lm))
             assert answers == {0: (["x 0 0", "x 0 1", "x 1 0", "x 1 1"], None)}
         assert len(lm.calls) == 4
         other = GenerationKwargs(do_sample=True, temperature=0.7, extra=MappingProxyType({"penalty": 1}))
-        ask_docs(lm, {0: [Instance("generate_until", "t", 0, 0, 0, ("x", other))]}, known_answers(journal, lm))
+        ask_docs(lm, {0: [Instance("generate_until", "t", 0, 0, 0, ("x", other))]}, known=known_answers(journal, lm))
         assert len(lm.calls) == 5
 
     @pytest.mark.parametrize("fingerprint", [None, "", 7])
@@ -250,7 +250,7 @@ class TestAnswers:
     def test_models_share_nothing(self, journal: Journal) -> None:
         for fingerprint, logprob in (("a", -1.0), ("b", -2.0), ("a", -1.0)):
             lm = FakeLM(loglikelihood_of={"1": logprob}, fingerprint=fingerprint)
-            answers = ask_docs(lm, asked(("x", "1")), known_answers(journal, lm))
+            answers = ask_docs(lm, asked(("x", "1")), known=known_answers(journal, lm))
             assert answers == {0: ([(logprob, False)], None)}
 
 
@@ -277,15 +277,15 @@ class TestDeferredModel:
         lm = self.model(journal, steps)
         lm.prepare()
         assert steps == ["opened", "loaded"]
-        ask_docs(lm, asked(("x", "1")), known_answers(journal, lm))
+        ask_docs(lm, asked(("x", "1")), known=known_answers(journal, lm))
         again = self.model(journal, later := [])
         again.prepare()
         known = known_answers(journal, again)
-        assert ask_docs(again, asked(("x", "1")), known) == {0: ([(-1.0, False)], None)}
+        assert ask_docs(again, asked(("x", "1")), known=known) == {0: ([(-1.0, False)], None)}
         assert (later, again.is_loaded, again.usage(), again.engine_choice) == ([], False, {}, None)
         again.close()
         assert later == []
-        ask_docs(again, asked(("x", "1"), ("x", "2")), known)
+        ask_docs(again, asked(("x", "1"), ("x", "2")), known=known)
         again.close()
         assert later == ["opened", "loaded", "closed"]
 
@@ -294,5 +294,5 @@ class TestDeferredModel:
         lm = self.model(journal, steps, ModelError("no weights"))
         for _ in range(3):
             with pytest.raises(ModelError, match="no weights"):
-                ask_docs(lm, asked(("x", "1"), ("x", "2")), known_answers(journal, lm))
+                ask_docs(lm, asked(("x", "1"), ("x", "2")), known=known_answers(journal, lm))
         assert steps == ["opened", "loaded"]
