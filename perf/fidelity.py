@@ -1,6 +1,6 @@
 """Gates on fidelity, measured on real weights: KL divergence, agreement, flips, and what keeping next tokens costs.
 
-    OMP_NUM_THREADS=1 python perf/fidelity.py MODEL MIRROR [--docs N] [--top K] [--exact N]
+    OMP_NUM_THREADS=1 python perf/fidelity.py MODEL MIRROR [--docs N] [--top K] [--exact N] [--variants ...]
 
 MODEL is a folder with float32 weights, MIRROR a folder of data sets as `--llmeval-data` takes it. A baseline of ARC
 easy is written with K next tokens at each scored position; the same weights rounded to bfloat16, to 8 bits per row and
@@ -149,6 +149,7 @@ def main() -> None:
     parser.add_argument("--docs", type=int, default=100)
     parser.add_argument("--top", type=int, default=4)
     parser.add_argument("--exact", type=int, default=20, help="docs of which the whole vocabulary is compared")
+    parser.add_argument("--variants", nargs="*", default=list(CHANGES), choices=list(CHANGES))
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
@@ -157,10 +158,12 @@ def main() -> None:
         without, kept = study.run(), study.run(top=given.top)
         plain, keeping = study.timed(without, kept)
         study.keep(*kept)
-        print(f"processor time: {plain:.1f} s without, {keeping:.1f} s with next tokens ({keeping / plain - 1:+.1%})")
+        plain_again, comparing = study.timed(study.run(), study.run(compare=True))
+        for what, usual, spent in (("keeping", plain, keeping), ("comparing", plain_again, comparing)):
+            print(f"processor time of {what}: {spent:.1f} s, without {usual:.1f} s ({spent / usual - 1:+.1%})")
         docs = list(kept[1].asked)[: given.exact]
         base = {doc: study.logprobs(kept[1], doc) for doc in docs}
-        for name in CHANGES:
+        for name in given.variants:
             study.become(name)
             run, opened = study.run(compare=True)
             study.timed((run, opened))

@@ -387,6 +387,69 @@ def errors(bounds: Sequence[stats.Interval], truth: float) -> tuple[str, str]:
     return rate(failed), rate(float(np.mean([bound.low >= truth for bound in bounds])))
 
 
+class NextTokens:
+    """A population of 2,000 docs of 1 to 12 scored positions, each a distribution over 300 tokens before and now.
+
+    The logits now are those before plus noise, whose size differs between docs: log-normally, by a factor of
+    exp(`spread`). `kept` tokens are known on both sides, and one of the others is drawn in each comparison.
+    """
+
+    def __init__(self, noise: float, spread: float, kept: int) -> None:
+        rng = np.random.default_rng(31)
+        docs, tokens = 2_000, 300
+        of = np.repeat(np.arange(docs), rng.integers(1, 13, docs))
+        logits = rng.normal(size=(len(of), tokens)) * rng.uniform(1, 4, (len(of), 1))
+        sizes = noise * np.exp(spread * rng.normal(size=docs))
+        moved = logits + rng.normal(size=logits.shape) * sizes[of, None]
+        order = np.argsort(-logits, axis=1)
+        p, q = (np.take_along_axis(_softmax(side), order, axis=1) for side in (logits, moved))
+        old, new = (side[:, kept:].sum(axis=1, keepdims=True) for side in (p, q))
+        terms = p * np.log(p / q)
+        least = terms[:, :kept].sum(axis=1, keepdims=True) + old * np.log(old / new)
+        self.kl, self.least = self._by_doc(of, terms.sum(axis=1)), self._by_doc(of, least[:, 0])
+        ratio = (q[:, kept:] / new) / (p[:, kept:] / old)
+        self._estimates = least + old * (ratio - 1 - np.log(ratio))
+        self._shares = np.cumsum(p[:, kept:] / old, axis=1)
+        self._of = of
+
+    @staticmethod
+    def _by_doc(of: Ints, values: Floats) -> Floats:
+        return np.bincount(of, values) / np.bincount(of)
+
+    def drawn(self, rng: Rng) -> Floats:
+        """The estimate of every doc, with one token drawn at each of its positions."""
+        tokens = (self._shares < rng.random(len(self._of))[:, None]).sum(axis=1).clip(max=self._shares.shape[1] - 1)
+        return self._by_doc(self._of, np.take_along_axis(self._estimates, tokens[:, None], axis=1)[:, 0])
+
+
+def _softmax(logits: Floats) -> Floats:
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def kl_errors(times: int) -> None:
+    rows = []
+    for noise, spread in ((0.1, 0.3), (0.1, 1.0), (1.0, 0.3)):
+        for kept in (1, 4):
+            population = NextTokens(noise, spread, kept)
+            truth = float(population.kl.mean())
+            rng = np.random.default_rng(32)
+            draws = [population.drawn(rng) for _ in range(50)]
+            for n in (100, 1_000):
+                found: list[list[stats.Interval]] = [[], []]
+                for number in range(times):
+                    docs = rng.integers(0, len(population.kl), n)
+                    for bounds, values in zip(found, (draws[number % len(draws)], population.kl), strict=True):
+                        bounds.append(stats.mean_bounds(values[docs], CONFIDENCE, least=0.0))
+                widths = [float(np.mean([one.high - one.low for one in bounds])) for bounds in found]
+                cells = (*errors(found[0], truth), *errors(found[1], truth))
+                shares = (rate(float(population.least.mean()) / truth), f"{widths[0] / widths[1]:.2f}")
+                rows.append((f"{noise}, {spread}", kept, f"{n:,}", f"{truth:.4f}", *cells, *shares))
+    head = ("noise of logits, spread", "kept", "docs", "true kl", "pass, edge", "fail, edge")
+    head += ("whole vocabulary: pass, edge", "fail, edge", "lower bound, % of kl", "width of bounds, times")
+    table(f"Wrong verdicts on kl from a few next tokens and one draw, % of {times:,} comparisons", head, rows)
+
+
 def clustered_errors(times: int) -> None:
     rows = []
     for passages, biggest in ((20, 5), (50, 5), (50, 20), (300, 8)):
@@ -1017,6 +1080,7 @@ def main() -> None:
         (paired_sizes, many),
         (real_errors, some),
         (paired_real_errors, some),
+        (kl_errors, some),
         (clustered_errors, some),
         (nights, some),
         (ratchet, some),

@@ -15,6 +15,12 @@ from pytest_llmeval._engine.requests import Watch
 from pytest_llmeval._lm import NextToken
 
 
+#: The number of ids whose weights are added up before a draw.
+BLOCK = 256
+#: Draws stop short of the whole sum, so that rounding never leads beyond the last id with a weight.
+LARGEST_SHARE = 1 - 1e-6
+
+
 def next_tokens(logits: torch.Tensor, rows: Sequence[int], watches: Sequence[Watch | None]) -> list[NextToken | None]:
     """Return what each watch asks of logits[rows[i]], shape [rows, vocabulary]; None where there is no watch."""
     asked = {(row, watch): None for row, watch in zip(rows, watches, strict=True) if watch is not None}
@@ -23,8 +29,8 @@ def next_tokens(logits: torch.Tensor, rows: Sequence[int], watches: Sequence[Wat
     for row, watch in asked:
         alike.setdefault((watch.top, len(watch.ids)), []).append((row, watch))
     found: dict[tuple[int, Watch], NextToken] = {}
-    # Beside the log-probabilities there are their copy without the kept ids, its exponentials, and their sums.
-    step = max(1, FLOAT_ELEMENTS // (8 * logits.shape[-1]))
+    # The probabilities are held three times: as they are, without the kept ids, and padded to whole blocks.
+    step = max(1, FLOAT_ELEMENTS // (4 * logits.shape[-1]))
     for group in alike.values():
         for start in range(0, len(group), step):
             part = group[start : start + step]
@@ -34,32 +40,50 @@ def next_tokens(logits: torch.Tensor, rows: Sequence[int], watches: Sequence[Wat
 
 def _reported(logits: torch.Tensor, part: Sequence[tuple[int, Watch]]) -> list[NextToken]:
     """Return the distributions of (row, watch) pairs whose watches ask for equal numbers of ids."""
-    at = torch.tensor([row for row, _ in part], device=logits.device)
-    logprobs = logits[at].log_softmax(-1, dtype=torch.float32)
-    best, likeliest = logprobs.max(-1)
-    if top := min(part[0][1].top, logprobs.shape[-1] - 1):
-        kept = logprobs.topk(top).indices
-        others = logprobs.scatter(1, kept, -torch.inf)
-        draws = torch.tensor([watch.draw for _, watch in part], dtype=torch.float64)
-        ids = torch.cat([kept, _drawn(others, draws)], 1)
-        reported = logprobs.gather(1, ids)
+    values = logits[torch.tensor([row for row, _ in part], device=logits.device)].float()
+    shares = values.softmax(-1)
+    n = shares.shape[-1]
+    if top := min(part[0][1].top, n - 1):
+        kept = shares.topk(top).indices
+        others = _Blocks(shares.scatter(1, kept, 0.0))
+        ids = torch.cat([kept, others.drawn([watch.draw for _, watch in part])], 1)
+        known = torch.ones_like(ids, dtype=torch.bool)
+        best, likeliest = shares.gather(1, ids[:, :1])[:, 0], ids[:, 0]
     else:
         ids = torch.tensor([watch.ids for _, watch in part], device=logits.device)
         # A model with fewer ids gives those that it lacks no probability.
-        known = ids < logprobs.shape[-1]
-        found = ids.where(known, 0)
-        reported = logprobs.gather(1, found).where(known, -torch.inf)
-        others = logprobs.scatter(1, found[:, :-1], logprobs.gather(1, found[:, :-1]).where(~known[:, :-1], -torch.inf))
-    rest = others.logsumexp(-1)
-    likeliest = torch.where(reported[:, 0] == best, ids[:, 0], likeliest)
-    answers = zip(ids.tolist(), reported.tolist(), rest.tolist(), likeliest.tolist(), strict=True)
-    return [NextToken(tuple(some), tuple(values), sums, first) for some, values, sums, first in answers]
+        known = ids < n
+        kept = ids.where(known, 0)[:, :-1]
+        others = _Blocks(shares.scatter(1, kept, shares.gather(1, kept).where(~known[:, :-1], 0.0)))
+        best, likeliest = shares.max(-1)
+    found = ids.where(known, 0)
+    # As logits, since a probability may be too small for float32.
+    sums = values.gather(1, likeliest[:, None]) - best[:, None].log()
+    reported = (values.gather(1, found) - sums).where(known, -torch.inf)
+    first = torch.where(known[:, 0] & (shares.gather(1, found[:, :1])[:, 0] == best), ids[:, 0], likeliest)
+    answers = zip(ids.tolist(), reported.tolist(), others.total.log().tolist(), first.tolist(), strict=True)
+    return [NextToken(tuple(some), tuple(logs), rest, likely) for some, logs, rest, likely in answers]
 
 
-def _drawn(logprobs: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
-    """Return one id per row, shape [rows, 1], drawn with these probabilities, which need not add up to 1."""
-    # Apple's devices have no float64.
-    exact = torch.float32 if logprobs.device.type == "mps" else torch.float64
-    sums = logprobs.exp().cumsum(-1, dtype=exact)
-    wanted = draws.to(exact).to(logprobs.device)[:, None] * sums[:, -1:]
-    return torch.searchsorted(sums, wanted, right=True).clamp(max=logprobs.shape[-1] - 1)
+class _Blocks:
+    """Weights [rows, ids] in blocks of ids, whose sums make a draw cheaper than a sum over all ids would."""
+
+    def __init__(self, weights: torch.Tensor) -> None:
+        # Apple's devices have no float64.
+        exact = torch.float32 if weights.device.type == "mps" else torch.float64
+        self._last = weights.shape[-1] - 1
+        self._weights = torch.nn.functional.pad(weights, (0, -weights.shape[-1] % BLOCK)).unflatten(-1, (-1, BLOCK))
+        self._sums = self._weights.sum(-1).to(exact).cumsum(-1)
+        self.total = self._sums[:, -1]
+
+    def drawn(self, draws: Sequence[float]) -> torch.Tensor:
+        """Return the first id of each row, [rows, 1], up to which the weights exceed this share of their sum."""
+        shares = torch.tensor(draws, dtype=self._sums.dtype, device=self._sums.device).clamp(max=LARGEST_SHARE)
+        wanted = shares[:, None] * self.total[:, None]
+        # NaN sorts behind everything.
+        block = torch.searchsorted(self._sums, wanted, right=True).clamp(max=self._sums.shape[-1] - 1)
+        before = torch.nn.functional.pad(self._sums, (1, 0)).gather(1, block)
+        within = self._weights[torch.arange(len(block), device=block.device), block[:, 0]].to(self._sums.dtype)
+        inside = within.cumsum(-1)
+        left = torch.minimum(wanted - before, inside[:, -1:] * LARGEST_SHARE)
+        return (block * BLOCK + torch.searchsorted(inside, left, right=True)).clamp(max=self._last)

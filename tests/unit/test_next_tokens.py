@@ -75,6 +75,19 @@ class TestNextTokens:
         assert found.ids == (0, 1, 2, 3)
         assert math.exp(found.rest) == pytest.approx(0.1)
 
+    def test_nan_is_reported_as_nan(self) -> None:
+        found = one(torch.full((1, 600), math.nan), 0, Watch(top=2, draw=0.5))
+        assert all(math.isnan(value) for value in (*found.logprobs, found.rest))
+
+    def test_draws_from_several_blocks_are_in_proportion(self) -> None:
+        # Of 600 ids 0 and 1 are kept; the weight of id i is in proportion to i.
+        logits = torch.arange(600.0).log()[None]
+        logits[0, :2] = 10.0
+        drawn = [one(logits, 0, Watch(top=2, draw=(i + 0.5) / 1000)).ids[2] for i in range(1000)]
+        assert drawn == sorted(drawn)
+        # The sum of weights up to id i is about i^2 / 2, of 179,699.
+        assert [drawn[i] for i in (0, 250, 500, 999)] == [13, 300, 424, 599]
+
     def test_blocks_of_any_size_and_repeated_positions_change_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         rows = [A, Q, A, X, Q]
         watches = [Watch(top=3, draw=0.9), None, Watch((YES, NO, X)), Watch(top=3, draw=0.1), Watch((YES, NO, X))]
