@@ -136,8 +136,10 @@ def notes(report: ModelReport) -> Iterator[str]:
 def model_lines(report: ModelReport) -> Iterator[str]:
     """Yield the tokens and memory that a model used, its engines, and the reasons why faster ones were refused."""
     if report.usage.get("tokens"):
-        memory = report.usage.get("peak_memory", 0) / 2**30
-        yield f"{report.name}: {report.usage['tokens']:,} tokens read, peak memory {memory:.2f} GiB"
+        parts = [f"{report.usage['tokens']:,} tokens read"]
+        if "peak_memory" in report.usage:
+            parts.append(f"peak memory {report.usage['peak_memory'] / 2**30:.2f} GiB")
+        yield f"{report.name}: {', '.join(parts)}"
     engines = [f"{report.engine[what]} for {what}" for what in ("scoring", "generation") if report.engine.get(what)]
     if engines:
         yield f"{report.name}: engine: {', '.join(engines)}"
