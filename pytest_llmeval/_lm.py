@@ -20,7 +20,7 @@ from typing import runtime_checkable
 from pytest_llmeval._task import NOTHING
 
 
-FinishReason = Literal["stop", "eos", "length"]
+FinishReason = Literal["stop", "eos", "length", "thought"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +84,64 @@ class RollingLoglikelihood(float):
 
 
 class Generation(str):
-    """A generated text without its stop string. `finish_reason`: it ended by a stop string, an end token, or length."""
+    """A generated text without its stop string.
+
+    `finish_reason`: it ended by a stop string, an end token, or length; ``thought`` if it ended before its thought did,
+    which leaves no answer. `raw`: the text with its thoughts, if these were removed (see `ThoughtMarks`).
+    """
 
     finish_reason: FinishReason
     truncated: bool
+    raw: str
 
-    def __new__(cls, text: str, finish_reason: FinishReason = "stop", truncated: bool = False) -> Generation:
+    def __new__(
+        cls, text: str, finish_reason: FinishReason = "stop", truncated: bool = False, raw: str | None = None
+    ) -> Generation:
         self = super().__new__(cls, text)
         self.finish_reason = finish_reason
         self.truncated = truncated
+        self.raw = text if raw is None else raw
         return self
+
+
+@dataclass(frozen=True, slots=True)
+class ThoughtMarks:
+    """The texts around the thought that a model writes before its answer, such as ``<think>`` and ``</think>``.
+
+    `start` is empty if it is unknown: a generation is then a thought up to its first `end`.
+    """
+
+    start: str
+    end: str
+
+    def opened_in(self, prompt: str) -> bool:
+        """Return True if a prompt ends within a thought."""
+        return prompt.rfind(self.start) > prompt.rfind(self.end)
+
+    def answer_at(self, text: str, *, opened: bool) -> int | None:
+        """Return the index at which the answer of a generation begins; None while its thought has no end.
+
+        `opened`: its prompt ends within a thought. Stop strings apply from that index on.
+
+        >>> ThoughtMarks("<think>", "</think>").answer_at("<think>no</think> yes", opened=False)
+        17
+        """
+        if not opened and not text.lstrip().startswith(self.start):
+            return 0
+        end = text.find(self.end)
+        return None if end < 0 else end + len(self.end)
+
+    def removed(self, text: str, prompt: str) -> Generation:
+        """Return the answer of a generation without its thoughts; empty if a thought has no end.
+
+        After several thoughts the last answer counts, as in lm_eval.
+        """
+        given = text if isinstance(text, Generation) else Generation(text)
+        begin = self.answer_at(text, opened=self.opened_in(prompt))
+        if begin is None:
+            return Generation("", "thought", given.truncated, raw=given.raw)
+        answer = text.rpartition(self.end)[2].lstrip() if begin else text
+        return Generation(answer, given.finish_reason, given.truncated, raw=given.raw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +177,8 @@ class LM(Protocol):
     --llmeval-confirm, yields models with the same weights that compute in another way, described by their `name`: in
     passes of other sizes, and last in `dtype` if that is given. Their answers are equal up to rounding. Each is used
     before the next is requested.
+    `thought_marks: ThoughtMarks | None`: thoughts between these marks are removed from generations before they are
+    scored; the model returns them, and applies stop strings only to what follows them.
     `engine_choice.slower: str | None`, shown when a run starts, names the faster methods that were refused, and why.
     `tracked(requests, tracked: Sequence[Tracked])`, for gates such as ``kl <= 0.01``, answers (context, continuation)
     pairs by a `Loglikelihood` and whole texts, each a tuple of one text, by a `RollingLoglikelihood`, with their

@@ -84,8 +84,9 @@ class DocResult:
     `scores[filter][metric]`: the doc's item for that metric. `correct`: the outcome of the doc's pytest item, which is
     the first 0/1 metric of the first filter; None if the task has none. `nonfinite`: the name of an answer that is not
     a usable number ("NaN"), else empty; such a doc is never right, and no gate passes with it. `truncated`: the number
-    of requests whose context was cut. `cut_off`: the number of generations that ended by length. `tied`: several
-    choices have the highest score, and the first of them counts. `sample`: the rows for `--llmeval-output`.
+    of requests whose context was cut. `cut_off`: the number of generations that ended by length. `thoughts`: the number
+    of those that ended within their thought. `tied`: several choices have the highest score, and the first of them
+    counts. `sample`: the rows for `--llmeval-output`.
     `error`: the reason why the doc could not be evaluated; it then has no scores. `key` and `pick` are set if
     `Settings.keep_keys` is, `pick` for multiple choice only. `next_tokens`: the text of its scored positions, for a
     baseline that keeps them. `distance` is set if the baseline of a comparison keeps them.
@@ -97,6 +98,7 @@ class DocResult:
     nonfinite: str = ""
     truncated: int = 0
     cut_off: int = 0
+    thoughts: int = 0
     tied: bool = False
     sample: Mapping[str, Any] | None = None
     error: str | None = None
@@ -115,6 +117,7 @@ class DocResult:
             self.nonfinite,
             self.truncated,
             self.cut_off,
+            self.thoughts,
             self.tied,
             sample,
             self.error,
@@ -180,6 +183,7 @@ class Summary:
     errors: int = 0
     truncated: int = 0
     cut_off: int = 0
+    thoughts: int = 0
     notes: tuple[str, ...] = ()
     stopped_early: bool = False
     nonfinite_values: tuple[str, ...] = ()

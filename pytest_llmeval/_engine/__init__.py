@@ -14,6 +14,7 @@ from pytest_llmeval._engine.requests import EngineOptions
 from pytest_llmeval._engine.requests import GenerationRequest
 from pytest_llmeval._engine.requests import IsStopped
 from pytest_llmeval._engine.requests import OnProgress
+from pytest_llmeval._engine.requests import Prompt
 from pytest_llmeval._engine.requests import RequestError
 from pytest_llmeval._engine.requests import TokenIds
 from pytest_llmeval._engine.requests import TokenRequest
@@ -31,6 +32,7 @@ __all__ = [
     "GenerationRequest",
     "IsStopped",
     "OnProgress",
+    "Prompt",
     "RequestError",
     "TokenIds",
     "TokenRequest",

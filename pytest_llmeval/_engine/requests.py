@@ -28,7 +28,7 @@ TokenIds: TypeAlias = tuple[int, ...]
 OnProgress: TypeAlias = Callable[[int, int], None]
 
 #: Returns True if the text of the new tokens already contains a stop string of its request.
-IsStopped: TypeAlias = Callable[[Sequence[int], GenerationKwargs], bool]
+IsStopped: TypeAlias = Callable[[Sequence[int], "Prompt"], bool]
 
 
 class RequestError(ModelError):
@@ -134,11 +134,15 @@ class TokenRequest:
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """A request to continue `ids`, at least one; they and `kwargs.max_gen_toks` new tokens fit into the window."""
+    """A request to continue `ids`, at least one; they and `kwargs.max_gen_toks` new tokens fit into the window.
+
+    `thinking`: they end within a thought, whose text no stop string ends.
+    """
 
     ids: TokenIds
     kwargs: GenerationKwargs
     truncated: bool = False
+    thinking: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +168,7 @@ class Prompt:
     places: tuple[int, ...]
     ids: TokenIds
     kwargs: GenerationKwargs
+    thinking: bool = False
 
     @property
     def length(self) -> int:
@@ -180,8 +185,9 @@ def plan_prompts(requests: Sequence[GenerationRequest]) -> list[Prompt]:
     asked: dict[tuple[object, ...], list[int]] = {}
     for place, request in enumerate(requests):
         draw = (request.kwargs.seed, request.kwargs.repeat) if samples(request.kwargs) else ()
-        asked.setdefault((request.ids, settings_key(request.kwargs), draw), []).append(place)
-    return [Prompt(tuple(places), requests[places[0]].ids, requests[places[0]].kwargs) for places in asked.values()]
+        asked.setdefault((request.ids, request.thinking, settings_key(request.kwargs), draw), []).append(place)
+    firsts = [(requests[places[0]], tuple(places)) for places in asked.values()]
+    return [Prompt(places, first.ids, first.kwargs, first.thinking) for first, places in firsts]
 
 
 def settings_key(kwargs: GenerationKwargs) -> str:

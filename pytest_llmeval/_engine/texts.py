@@ -71,7 +71,7 @@ class Text:
         self.at = None
         if token in eos_ids:
             self.reason = "eos"
-        elif is_stopped(self.ids, self.prompt.kwargs):
+        elif is_stopped(self.ids, self.prompt):
             self.reason = "stop"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -15,10 +16,12 @@ from typing import TypeAlias
 from pytest_llmeval._doc import ChatTemplate
 from pytest_llmeval._doc import Instance
 from pytest_llmeval._errors import LLMEvalError
+from pytest_llmeval._errors import LLMEvalWarning
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._journal import DeferredLM
 from pytest_llmeval._journal import KnownAnswers
 from pytest_llmeval._lm import LM
+from pytest_llmeval._lm import ThoughtMarks
 from pytest_llmeval._lm import Tracked
 from pytest_llmeval._plain import plain_or_text
 
@@ -105,9 +108,27 @@ def ask_model(lm: LM, instances: Sequence[Instance], tracked: Sequence[Tracked] 
         answers = list(answers)
         if len(answers) != len(places):
             raise ModelError(f"{type(lm).__name__}.{name} gave {len(answers)} answers to {len(places)} requests")
+        if marks := getattr(lm, "thought_marks", None):
+            answers = list(_without_thoughts(marks, kind, requests, answers))
         for place, response in zip(places, answers, strict=True):
             responses[place] = response
     return responses
+
+
+def _without_thoughts(
+    marks: ThoughtMarks, kind: str, requests: Sequence[Sequence[Any]], answers: Sequence[Any]
+) -> Iterator[Any]:
+    """Yield generations without thoughts. Warn if choices are scored where the model would begin to think."""
+    if kind == "loglikelihood" and marks.start and marks.opened_in(requests[0][0]):
+        warnings.warn(
+            f"the prompts end within a thought ({marks.start!r}), in which the choices are scored: turn thinking off, "
+            "e.g. with --llmeval-model-args enable_thinking=false",
+            LLMEvalWarning,
+            stacklevel=2,
+        )
+    for request, answer in zip(requests, answers, strict=True):
+        is_text = kind == "generate_until" and isinstance(answer, str)
+        yield marks.removed(answer, request[0]) if is_text else answer
 
 
 def grouped(instances: Sequence[Instance], responses: Sequence[Any]) -> list[list[Any]]:

@@ -7,6 +7,7 @@ identity                     what decides about the answers of a model, for the 
 loading, checkpoints         config, tokenizer and weights of a folder, a .gguf file or a hub id; checks of its files
 huggingface                  the `LM` that combines encoder, engine and chat template
 server, chat                 the `LM` of a served model; the chat template of a tokenizer
+thoughts                     the marks around a model's thoughts
 encoding, cuts, token_cache  texts to token ids and back
 history                      the saved checkpoints of one training run, and the search for the first bad one
 """

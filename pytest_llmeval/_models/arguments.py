@@ -5,6 +5,7 @@ Values are texts until they are converted here by type, so that ``revision=0001`
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field
@@ -35,6 +36,16 @@ def _argument(value_type: ValueType[Any], default: Any = None) -> Any:
     return field(default=default, metadata={"type": value_type})
 
 
+def _json_object(text: str) -> dict[str, Any]:
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError(text)
+    return found
+
+
+JSON_OBJECT = ValueType("a JSON object", _json_object)
+
+
 @dataclass(frozen=True, slots=True)
 class ModelArgs:
     """The arguments of a Hugging Face model (`--llmeval-model-args`), each with its type on the command line.
@@ -42,8 +53,10 @@ class ModelArgs:
     `dtype`: ``auto`` is the dtype of the checkpoint. `device`: None is cuda if available, else mps, else cpu.
     `max_length`: the window in tokens; None is the model's own limit. `add_bos_token`: None is the tokenizer's default.
     `prefix_token_id`: the token before a text without context; None is BOS, else EOS. `tokenizer`: another folder or
-    hub id for the tokenizer. `gguf_file`: a GGUF file in the folder or hub repository. `batch_size`, `max_batch_tokens`
-    and `engine` are those of `EngineOptions`.
+    hub id for the tokenizer. `think_end_token`: the text that ends a model's thought, or the number of its token; None:
+    that of the chat template, if it has a known one; empty: thoughts are a part of the answer. `enable_thinking` and
+    `chat_template_args` (a JSON object) are variables of the chat template. `gguf_file`: a GGUF file in the folder or
+    hub repository. `batch_size`, `max_batch_tokens` and `engine` are those of `EngineOptions`.
     """
 
     dtype: str = _argument(one_of(*DTYPES), "auto")
@@ -55,6 +68,9 @@ class ModelArgs:
     add_bos_token: bool | None = _argument(FLAG)
     prefix_token_id: int | None = _argument(whole_number())
     tokenizer: str | None = _argument(TEXT)
+    think_end_token: str | None = _argument(matching(".*", "a text or the number of a token"))
+    enable_thinking: bool | None = _argument(FLAG)
+    chat_template_args: Mapping[str, Any] | None = _argument(JSON_OBJECT)
     gguf_file: str | None = _argument(TEXT)
     batch_size: int | None = _argument(whole_number(1))
     max_batch_tokens: int | None = _argument(whole_number(1))

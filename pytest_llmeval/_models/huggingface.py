@@ -18,6 +18,7 @@ import torch
 from pytest_llmeval._engine import Completion
 from pytest_llmeval._engine import EngineChoice
 from pytest_llmeval._engine import GenerationRequest
+from pytest_llmeval._engine import Prompt
 from pytest_llmeval._engine import TokenRequest
 from pytest_llmeval._engine import Watch
 from pytest_llmeval._engine.choosing import Engine
@@ -42,6 +43,8 @@ from pytest_llmeval._models.encoding import TextEncoder
 from pytest_llmeval._models.encoding import window_of
 from pytest_llmeval._models.loading import Loader
 from pytest_llmeval._models.specs import HuggingFaceSpec
+from pytest_llmeval._models.thoughts import ThoughtText
+from pytest_llmeval._models.thoughts import marks_of
 from pytest_llmeval._models.token_cache import TokenCache
 from pytest_llmeval._plain import hash_of
 from pytest_llmeval._plain import json_text
@@ -79,6 +82,9 @@ class HuggingFaceLM:
         self.max_length = args.max_length or window_of(config, tokenizer)
         self.on_progress: Callable[[int, int], None] | None = None
         self._args = args
+        thinking = {} if args.enable_thinking is None else {"enable_thinking": args.enable_thinking}
+        #: Variables of the chat template, by name.
+        self._template_args = {**(args.chat_template_args or {}), **thinking}
         self._tokenizer = tokenizer
         self._load = load
         self._identify = identify
@@ -96,6 +102,9 @@ class HuggingFaceLM:
         self._usage = Usage()
         #: The model that `recomputed` loaded in another dtype, while it is open.
         self._in_other_dtype: HuggingFaceLM | None = None
+        #: The marks of this model's thoughts, which are removed from generations before they are scored.
+        self.thought_marks = marks_of(tokenizer, args.think_end_token)
+        self._thoughts = ThoughtText(tokenizer, self.thought_marks)
         self._eos_text = self._encoder.decode(self._eos_ids, special_tokens=True)
 
     @cached_property
@@ -222,6 +231,9 @@ class HuggingFaceLM:
     def generate_until(self, requests: Sequence[tuple[str, GenerationKwargs]]) -> list[Generation]:
         """Return the generated texts. Raises RequestError if max_gen_toks leaves no space for a prompt."""
         prompts = self._encoder.prompts(requests)
+        if marks := self.thought_marks:
+            opened = [marks.opened_in(context) for context, _ in requests]
+            prompts = [replace(prompt, thinking=thinks) for prompt, thinks in zip(prompts, opened, strict=True)]
         engine = self.engine
         with self._usage.counting(self._model):
             completions = engine.generate(prompts, self._is_stopped, self._report)
@@ -229,7 +241,7 @@ class HuggingFaceLM:
 
     def apply_chat_template(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> str:
         """Return the prompt of messages by the model's chat template, as `render_chat` does."""
-        return render_chat(self._tokenizer, self.name, messages, add_generation_prompt)
+        return render_chat(self._tokenizer, self.name, messages, add_generation_prompt, self._template_args)
 
     def _score(self, requests: Sequence[TokenRequest]) -> list[Loglikelihood]:
         engine = self.engine
@@ -243,21 +255,27 @@ class HuggingFaceLM:
     def _stops(self, kwargs: GenerationKwargs) -> list[str]:
         return [stop for stop in (*kwargs.until, self._eos_text) if stop]
 
-    def _is_stopped(self, ids: Sequence[int], kwargs: GenerationKwargs) -> bool:
+    def _is_stopped(self, ids: Sequence[int], prompt: Prompt) -> bool:
         """Return True if the text of new tokens contains a stop string, whatever the borders of tokens."""
-        stops = self._stops(kwargs)
-
-        def holds_stop(some: Sequence[int]) -> bool:
-            text = self._encoder.decode(some, special_tokens=True)
-            return any(stop in text for stop in stops)
-
+        stops = self._stops(prompt.kwargs)
         # Only the last tokens can complete a stop string: the whole text is decoded only if they contain one.
         reach = max((len(stop.encode()) for stop in stops), default=0) + SPARE_TOKENS
-        return holds_stop(ids[-reach:]) and holds_stop(ids)
+        last = self._encoder.decode(ids[-reach:], special_tokens=True)
+        if not any(stop in last for stop in stops):
+            return False
+        text = self._encoder.decode(ids, special_tokens=True)
+        return self._cut(text, stops, thinking=prompt.thinking) != text
+
+    def _cut(self, text: str, stops: Sequence[str], *, thinking: bool) -> str:
+        """Return the new text before its first stop string; in a thought only the end of the text is one."""
+        begin = self.thought_marks.answer_at(text, opened=thinking) if self.thought_marks else 0
+        if begin is None:
+            return cut_at_stops(text, [self._eos_text])
+        return text[:begin] + cut_at_stops(text[begin:], stops)
 
     def _text(self, prompt: GenerationRequest, done: Completion) -> Generation:
-        text = self._encoder.decode(done.ids, special_tokens=False)
-        written = cut_at_stops(text, self._stops(prompt.kwargs))
+        text = self._thoughts.of(done.ids)
+        written = self._cut(text, self._stops(prompt.kwargs), thinking=prompt.thinking)
         reason = "stop" if done.finish_reason == "length" and written != text else done.finish_reason
         return Generation(written, reason, prompt.truncated)
 

@@ -79,7 +79,7 @@ def score_doc(
     if keep_sample:
         sample = {
             "target": plain_or_text(doc.target),
-            "resps": plain_or_text(given),
+            "resps": plain_or_text(_as_given(responses, given)),
             "filtered_resps": {name: plain_or_text(answers) for name, answers in filtered.items()},
         }
     return DocResult(
@@ -89,9 +89,18 @@ def score_doc(
         nonfinite=unusable,
         truncated=sum(bool(getattr(response, "truncated", False)) for response in flat),
         cut_off=sum(getattr(response, "finish_reason", None) == "length" for response in flat),
+        thoughts=sum(getattr(response, "finish_reason", None) == "thought" for response in flat),
         tied=_is_tied(task, doc, given),
         sample=sample,
     )
+
+
+def _as_given(responses: Sequence[Sequence[Any]], given: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Return the responses for a sample file: texts with the thoughts that were removed before they were scored."""
+    return [
+        [getattr(response, "raw", value) for response, value in zip(repeats, values, strict=True)]
+        for repeats, values in zip(responses, given, strict=True)
+    ]
 
 
 def pick_of(task: Task, doc: RenderedDoc, responses: Sequence[Sequence[Any]]) -> Pick | None:

@@ -63,6 +63,7 @@ def summarize_task(
         errors=len(results) - len(scored),
         truncated=sum(result.truncated for result in results),
         cut_off=sum(result.cut_off for result in results),
+        thoughts=sum(result.thoughts for result in results),
         nonfinite_values=tuple(dict.fromkeys(unusable)),
         first_error=first_error,
     )
@@ -109,6 +110,8 @@ def _doubts(summary: Summary, unusable: Mapping[str, int], tied: int) -> Iterato
         yield f"requests whose context was cut on the left to fit the model: {summary.truncated}"
     if summary.cut_off:
         yield f"answers that ended at their length limit: {summary.cut_off}"
+    if summary.thoughts:
+        yield f"generations that ended within their thought, which leaves no answer: {summary.thoughts}"
     if tied:
         yield f"docs with tied top choices, of which the first is counted: {tied}"
 
@@ -182,6 +185,7 @@ def summarize_group(group: Group, members: Sequence[tuple[Task, Summary]]) -> Su
         errors=sum(summary.errors for summary in summaries),
         truncated=sum(summary.truncated for summary in summaries),
         cut_off=sum(summary.cut_off for summary in summaries),
+        thoughts=sum(summary.thoughts for summary in summaries),
         notes=tuple(notes),
         nonfinite_values=tuple(dict.fromkeys(name for summary in summaries for name in summary.nonfinite_values)),
         first_error=next((summary.first_error for summary in summaries if summary.first_error), None),
