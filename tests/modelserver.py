@@ -208,7 +208,8 @@ def answer(served: Served, path: str, body: dict[str, Any]) -> dict[str, Any]:
         return sglang(served, body)
     if path == "/inference/v1/generate" and "tokens" in served.doors:
         return scale_out(served, body)
-    raise RefusalError(404, "Not Found")
+    # vLLM knows this path, and serves it only with an option.
+    raise RefusalError(403 if path.startswith("/inference") and served.owner == "vllm" else 404, "Not Found")
 
 
 def encoded(served: Served, text: str) -> list[int]:

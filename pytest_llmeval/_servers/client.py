@@ -160,7 +160,7 @@ class Client:
         waiting = iter(enumerate(asked))
         running: dict[asyncio.Future[T], int] = {}
         failed: list[tuple[int, LLMEvalError]] = []
-        more = True
+        more, gone = True, None
         try:
             while True:
                 while more and len(running) < self.pace.limit:
@@ -176,10 +176,12 @@ class Client:
                     index = running.pop(task)
                     try:
                         note(index, task.result())
-                    except GoneError:
-                        raise
+                    except GoneError as error:
+                        gone = error
                     except LLMEvalError as error:
                         failed.append((index, error))
+                if gone is not None:
+                    raise gone
         finally:
             for task in running:
                 task.cancel()
@@ -249,7 +251,7 @@ class Client:
             response = await self._http.get(MODELS, timeout=CONNECT_SECONDS)
         except self._network_errors:
             return False
-        return bool(response.is_success)
+        return bool(response.status_code < 500)
 
     def _advice(self, status: int) -> str:
         if status in (401, 403):
@@ -276,9 +278,15 @@ class Client:
 def closes(error: ModelError) -> bool:
     """Return True if an error of a trial shows that the server does not serve such requests.
 
-    Other errors concern the server as a whole: it is gone, or refuses the key.
+    Other errors concern the server as a whole: it is gone, or refuses the key. vLLM answers 403 to calls that need an
+    option of its own.
     """
-    return isinstance(error, UnfitError) or (isinstance(error, RefusedError) and error.status not in (401, 403))
+    return isinstance(error, UnfitError) or (isinstance(error, RefusedError) and error.status != 401)
+
+
+def denies(error: ModelError) -> bool:
+    """Return True if the server refuses the key, for a request that all servers serve."""
+    return isinstance(error, RefusedError) and error.status in (401, 403)
 
 
 def _loop_runs() -> bool:

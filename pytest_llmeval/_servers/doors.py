@@ -148,8 +148,8 @@ async def ask_generate(wire: Wire, passage: Passage, trial: bool) -> Reading:
         meta = item(data, "meta_info")
         entries, best = item(meta, "input_token_logprobs"), item(meta, "input_top_logprobs")
         n_scored = len(passage.ids) - passage.start
-        if len(entries) < n_scored or len(best) < n_scored:
-            raise UnfitError(f"{len(entries)} of {n_scored} rows")
+        if len(entries) not in (n_scored, n_scored + 1):
+            raise UnfitError(f"{len(entries)} rows for {n_scored} tokens and the one before")
         rows = tuple(
             Row(f"{ID_PREFIX}{entry[1]}", entry[0], bool(top) and entry[0] is not None and entry[0] >= top[0][0] - SAME)
             for entry, top in zip(entries, best, strict=True)
@@ -210,6 +210,8 @@ async def ask_echo(wire: Wire, passage: Passage, trial: bool) -> Reading:
             return Reading(rows, range(first, last), n_prompt)
         if len(rows) < len(passage.ids):
             raise AbsentError(f"{len(rows)} of {len(passage.ids)} tokens of the prompt are repeated")
+        if len(rows) > len(passage.ids) + 1:
+            raise UnfitError(f"{len(rows)} tokens where a prompt of {len(passage.ids)} and one new token are expected")
         scored = range(passage.start, len(passage.ids))
         _check_ids([rows[i] for i in scored], passage.ids[passage.start :])
         return Reading(rows, scored, n_prompt)

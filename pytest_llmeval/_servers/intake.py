@@ -11,6 +11,7 @@ from typing import Any
 from pytest_llmeval._engine import TokenIds
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._servers.client import closes
+from pytest_llmeval._servers.client import denies
 from pytest_llmeval._servers.doors import COMPLETIONS
 from pytest_llmeval._servers.doors import Passage
 from pytest_llmeval._servers.doors import Wire
@@ -136,7 +137,7 @@ async def _count(wire: Wire, contexts: Sequence[Context]) -> list[int] | None:
         try:
             counts.append(await wire.client.post(COMPLETIONS, body, read, trial=True))
         except ModelError as error:
-            if not closes(error):
+            if denies(error) or not closes(error):
                 raise
             return None
     return [] if None in counts else [count for count in counts if count is not None]

@@ -29,6 +29,7 @@ from pytest_llmeval._servers.doors import Wire
 from pytest_llmeval._servers.doors import ask_labels
 from pytest_llmeval._servers.doors import ask_tokens
 from pytest_llmeval._servers.doors import next_tokens
+from pytest_llmeval._servers.intake import CONTEXTS
 from pytest_llmeval._servers.intake import Codec
 from pytest_llmeval._servers.intake import Context
 from pytest_llmeval._servers.intake import compare_tokenizers
@@ -227,10 +228,13 @@ async def _examine(
     tolerance: float,
 ) -> int:
     """Return the shift of a door's rows. Raises UnfitError or RefusedError, with what was seen, if it is of no use."""
-    readings = [await door(wire, case.passage, True) for case in cases]
-    for case, reading in zip(cases, readings, strict=True):
-        if len(reading.scored) != 1:
-            raise _UntrueError(f"{len(reading.scored)} rows for the one token {case.name!r}")
+    asked = [(case, await door(wire, case.passage, True)) for case in cases]
+    # Without a tokenizer, a token may be split or joined with the text before it.
+    single = [(case, reading) for case, reading in asked if len(reading.scored) == 1]
+    if len(single) < (len(asked) if wire.decode else len(CONTEXTS)):
+        case, reading = next(pair for pair in asked if len(pair[1].scored) != 1)
+        raise _UntrueError(f"{len(reading.scored)} rows for the one token {case.name!r}")
+    cases, readings = [case for case, _ in single], [reading for _, reading in single]
     expected = [case.expected for case in cases]
     shift = next((shift for shift in SHIFTS if _fits(readings, expected, shift, tolerance)), None)
     if shift is None:
@@ -245,7 +249,8 @@ async def _examine(
         if case.lead > tolerance and reading.score(shift)[1] is not is_first:
             raise _UntrueError(f"{case.name!r} is {'not ' * is_first}shown as the likeliest token")
     values = [(await door(wire, passage, True)).score(shift)[0] for passage in unlikely]
-    if any(value <= FLOOR for value in values) or len({round(value, 6) for value in values}) < len(values):
+    # In bfloat16 two of them may be equal by chance.
+    if any(value <= FLOOR for value in values) or (len(values) > 1 and max(values) - min(values) < EQUAL):
         raise _UntrueError(f"unlikely tokens have the values {', '.join(f'{value:.4f}' for value in values)}: clipped")
     return shift
 

@@ -9,6 +9,7 @@ from pytest_llmeval._errors import ModelError
 from pytest_llmeval._servers.client import MODELS
 from pytest_llmeval._servers.client import Client
 from pytest_llmeval._servers.client import closes
+from pytest_llmeval._servers.client import denies
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ async def find_served(client: Client, name: str) -> Served:
     try:
         data = await client.get(MODELS)
     except ModelError as error:
-        if not closes(error):
+        if denies(error) or not closes(error):
             raise
         data = {}
     listed = data.get("data") if isinstance(data, Mapping) else None

@@ -118,7 +118,7 @@ SEEN = {
     "zero": "echo: every value is 0",
     "constant": "echo: every token has the value -2.5000, whatever the context",
     "no context": "echo: after 'The capital of France is' the log-probability of the token",
-    "clipped": "clipped",
+    "clipped": "unlikely tokens have the values -20.0000, -20.0000, -20.0000: clipped",
     "after itself": "each token is shown with its probability after itself (rows shifted by one)",
 }
 
