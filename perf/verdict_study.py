@@ -30,6 +30,8 @@ from scipy.stats import binomtest
 
 from pytest_llmeval import _stats as stats
 from pytest_llmeval import judge
+from pytest_llmeval._baselines import SelfFlips
+from pytest_llmeval._gates import parse_gate_text
 from pytest_llmeval._scoring import AGGREGATIONS
 from pytest_llmeval._stats import Crossing
 from pytest_llmeval._stats import threshold_for
@@ -44,6 +46,7 @@ from pytest_llmeval._stats.tango import score
 from pytest_llmeval._stats.tango import score_limit
 from pytest_llmeval._task import Metric
 from pytest_llmeval._task import ScoreRange
+from pytest_llmeval._verdicts.calibration import GoodBuild
 from pytest_llmeval._verdicts.estimate import decide
 from pytest_llmeval._verdicts.estimate import estimate_of
 from pytest_llmeval._verdicts.samples import Column
@@ -534,6 +537,95 @@ def ratchet(times: int) -> None:
             rows.append((f"{n:,}", f"{flipping:.0%}", f"{margin:g}", *cells))
     head = ("docs", "flips", "allowed drop", "lead of the baseline after 70 nights", "fails a night, renewed", "kept")
     table(f"A baseline renewed whenever a night beats it, {times:,} runs of 100 nights", head, rows)
+
+
+#: Runs of a calibrating session, and the chances to be right of docs that flip: of coins, and of all kinds.
+CALIBRATING = 8
+UNSTEADY: dict[str, Callable[[Rng, int], Floats]] = {
+    "coins": lambda rng, count: np.full(count, 0.5),
+    "mixed": lambda rng, count: rng.beta(0.5, 0.5, count),
+}
+
+
+def calibrated(right: NDArray[np.bool_], runs: NDArray[np.bool_], n: int) -> GoodBuild:
+    """Return the good build of a baseline in which `right` unsteady docs of n are right, by further runs of it."""
+    flips = SelfFlips.of([int(one) for one in right], [[int(one) for one in run] for run in runs])
+    down, up, variances = float(np.mean(flips.down)), float(np.mean(flips.up)), flips.variances or (0.0, 0.0)
+    return GoodBuild(len(runs) + 1, stats.SelfLoss(n, len(runs), down, up, *variances), flips.flips, n // 2)
+
+
+def calibration(times: int) -> None:
+    """Calibrate baselines, then count what gates say of the same build, and of damage on the margin and beyond it."""
+    compared, plain = [], []
+    for n, flipping in NIGHTLY[:2]:
+        for kind, chances in UNSTEADY.items():
+            # Two runs of a doc that is right with chance p differ with probability 2 p (1 - p), on average 1/2 or 1/4.
+            unsteady = round(flipping * n / (0.5 if kind == "coins" else 0.25))
+            for margin in (0.0, 0.01):
+                compared.append(_calibrated_comparison(times, n, chances, unsteady, margin, (f"{n:,}", kind)))
+            plain.append(_calibrated_threshold(times, n, chances, unsteady, (f"{n:,}", kind)))
+    head = (
+        "docs",
+        "flips of",
+        "allowed drop",
+        "unchanged fails",
+        "of 95 % of baselines at most",
+        "in the stated range",
+    )
+    head += ("with excuse: unchanged fails", "drop of the margin passes", "fails", "with excuse")
+    head += ("3 points more: fails", "with excuse", "fails at the stated visible drop")
+    table(f"Gates against {times:,} baselines, each calibrated by {CALIBRATING} runs, %", head, compared)
+    head = ("docs", "flips of", "fails", "stated", "stated by 90 % of sessions", "in the stated range")
+    table("A plain threshold 1.08 standard deviations below the mean of a good build, % of good builds", head, plain)
+
+
+def _calibrated_comparison(
+    times: int, n: int, chances: Callable[[Rng, int], Floats], unsteady: int, margin: float, name: tuple[str, str]
+) -> Sequence[object]:
+    rng, gate, found = np.random.default_rng(15), paired_gate(n, margin), []
+    condition = parse_gate_text(f"acc >= baseline - {margin} @ {CONFIDENCE}")
+    for _ in range(times):
+        p = chances(rng, unsteady)
+        right, runs = rng.random(unsteady) < p, rng.random((CALIBRATING - 1, unsteady)) < p
+        good = calibrated(right, runs, n)
+        stated = good.failing(condition)
+        assert stated is not None
+        later = rng.random((400, unsteady)) < p
+        lost, gained = (right & ~later).sum(axis=1), (~right & later).sum(axis=1)
+        row = []
+        for drop in (0.0, margin, margin + 0.03, good.visible_drop(ALPHA, margin)):
+            down = lost + rng.binomial(n, drop, len(lost))
+            failed = gate.failing(down, gained)
+            kept = failed & (down - gained > good.loss.most)
+            row += [gate.rates(down, gained)[0], failed.mean(), kept.mean()]
+        # With 400 runs a share is known up to two standard errors.
+        unsure = 2 * (row[2] * (1 - row[2]) / len(lost)) ** 0.5 + 1 / len(lost)
+        found.append([*row, stated[1].low - unsure <= row[2] <= stated[1].high + unsure])
+    cells = np.array(found, dtype=float)
+    mean = cells.mean(axis=0)
+    shown = [mean[1], np.quantile(cells[:, 1], 0.95), mean[12], mean[2], *mean[3:6], *mean[7:9], mean[11]]
+    return (*name, f"{margin:g}", *(rate(float(cell)) for cell in shown))
+
+
+def _calibrated_threshold(
+    times: int, n: int, chances: Callable[[Rng, int], Floats], unsteady: int, name: tuple[str, str]
+) -> Sequence[object]:
+    rng, truths, stated, covered = np.random.default_rng(16), [], [], 0
+    for _ in range(times):
+        p = chances(rng, unsteady)
+        right, runs = rng.random(unsteady) < p, rng.random((CALIBRATING - 1, unsteady)) < p
+        good = calibrated(right, runs, n)
+        # Of the docs that never flip enough are right to make half of all docs right in the baseline.
+        steady = good.right - int(right.sum())
+        least = steady + int(np.ceil(p.sum() - 1.08 * (p * (1 - p)).sum() ** 0.5))
+        truth = float(((rng.random((4_000, unsteady)) < p).sum(axis=1) + steady < least).mean())
+        share, limits = good.failing(parse_gate_text(f"acc >= {least / n!r}")) or (0.0, stats.Interval(0.0, 0.0))
+        truths.append(truth)
+        stated.append(share)
+        covered += limits.low <= truth <= limits.high
+    low, high = np.quantile(stated, (0.05, 0.95))
+    cells = (rate(float(np.mean(truths))), rate(float(np.mean(stated))), f"{rate(low)} to {rate(high)}")
+    return (*name, *cells, rate(covered / times))
 
 
 def part_errors(times: int) -> None:
@@ -1084,6 +1176,7 @@ def main() -> None:
         (clustered_errors, some),
         (nights, some),
         (ratchet, some),
+        (calibration, few // 2),
         (part_errors, some),
         (tiny_task_errors, some),
         (band_errors, many),
