@@ -173,10 +173,10 @@ class LM(Protocol):
     `on_progress: Callable[[int, int], None] | None` (settable), called with the numbers of requests done and in all,
     `usage() -> Mapping[str, int]`, the `tokens` read so far and the `peak_memory` in bytes, and
     `describe() -> Mapping[str, Any]`, facts for result files: ``model`` and ``tokenizer`` map names to facts,
-    ``chat_template`` is a text. `recomputed(dtype: str | None) -> Iterator[LM]`, for --llmeval-noise and
-    --llmeval-confirm, yields models with the same weights that compute in another way, described by their `name`: in
-    passes of other sizes, and last in `dtype` if that is given. Their answers are equal up to rounding. Each is used
-    before the next is requested.
+    ``chat_template`` is a text. `recomputed(dtype: str | None) -> Iterator[LM]`, for --llmeval-noise,
+    --llmeval-calibrate and --llmeval-confirm, yields models with the same weights that compute in another way,
+    described by their `name`: in passes of other sizes, and last in `dtype` if that is given. Their answers are equal
+    up to rounding. Each is used before the next is requested.
     `thought_marks: ThoughtMarks | None`: thoughts between these marks are removed from generations before they are
     scored; the model returns them, and applies stop strings only to what follows them.
     `engine_choice.slower: str | None`, shown when a run starts, names the faster methods that were refused, and why.

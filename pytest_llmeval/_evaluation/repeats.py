@@ -38,6 +38,8 @@ class Repeats:
         self._ways: list[str] = []
         #: Task name -> doc -> for each run after the first, its 0/1 scores by ``metric,filter``.
         self._scores: dict[str, dict[int, list[dict[str, int]]]] = {}
+        #: Task name -> the first error of a further run.
+        self._errors: dict[str, str] = {}
 
     def ask(self, opened: OpenTask, lm: LM, docs: Sequence[int]) -> None:
         """Have docs answered once in each further run."""
@@ -52,6 +54,8 @@ class Repeats:
             for part in filter(None, (order[::2], order[1::2])):
                 for result in answer(opened, other, part, reseed=number):
                     found[result.doc].append(_zero_one(result))
+                    if result.error is not None:
+                        self._errors.setdefault(opened.task.name, result.error)
         self._ways = ways
         self._scores.setdefault(opened.task.name, {}).update(found)
 
@@ -70,7 +74,8 @@ class Repeats:
         for doc in first:
             missing = [key for key in keys if any(key not in scores for scores in again.get(doc, [{}]))]
             if missing:
-                raise LLMEvalError(f"{task}: not calibrated: doc[{doc}] has no {missing[0]} in every run")
+                why = f" ({self._errors[task]})" if task in self._errors else ""
+                raise LLMEvalError(f"{task}: not calibrated: doc[{doc}] has no {missing[0]} in every run{why}")
         scores = {
             key: SelfFlips.of(
                 [scores[key] for scores in first.values()],
@@ -81,13 +86,14 @@ class Repeats:
         return Calibration(len(first), self._ways, scores)
 
     def to_list(self) -> list[Any]:
-        """Return the ways and all scores as plain data, for another process."""
-        return [self._ways, [[task, list(docs.items())] for task, docs in self._scores.items()]]
+        """Return all that is known as plain data, for another process."""
+        return [self._ways, [[task, list(docs.items())] for task, docs in self._scores.items()], self._errors]
 
     def add(self, values: Sequence[Any]) -> None:
         """Add the scores that another process found."""
-        ways, scores = values
+        ways, scores, errors = values
         self._ways = ways or self._ways
+        self._errors = {**errors, **self._errors}
         for task, docs in scores:
             self._scores.setdefault(task, {}).update(docs)
 

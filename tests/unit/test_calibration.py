@@ -19,6 +19,8 @@ from pytest_llmeval._baselines import Calibration
 from pytest_llmeval._baselines import SelfFlips
 from pytest_llmeval._baselines import read_record
 from pytest_llmeval._baselines import record_text
+from pytest_llmeval._errors import LLMEvalError
+from pytest_llmeval._errors import ModelError
 from pytest_llmeval._evaluation import Evaluation
 from pytest_llmeval._evaluation import ModelRun
 from pytest_llmeval._gates import parse_gate_text
@@ -264,3 +266,15 @@ class TestAsking:
         found = run.repeats.calibration("t", run.results("t").values())
         assert found is not None
         assert (found.ways, found.scores["exact_match,none"].down) == (["other passes", "other order"], [3, 0])
+
+    def test_an_error_is_the_reason(self, tmp_path: Path) -> None:
+        def text_of(context: str, kwargs: GenerationKwargs) -> str:
+            if kwargs.seed == 7 and context == "b":
+                raise ModelError("the server is gone")
+            return "yes"
+
+        run = self.run(tmp_path, FakeLM(text_of=text_of))
+        with pytest.raises(
+            LLMEvalError, match=r"t: not calibrated: doc\[1\] has no exact_match,none in every run \(the"
+        ):
+            run.repeats.calibration("t", run.results("t").values())
