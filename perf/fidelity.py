@@ -34,6 +34,7 @@ from pytest_llmeval._baselines import Baseline
 from pytest_llmeval._evaluation import Evaluation
 from pytest_llmeval._evaluation import ModelRun
 from pytest_llmeval._evaluation import OpenTask
+from pytest_llmeval._gates import Gate
 from pytest_llmeval._gates import gates_for
 from pytest_llmeval._gates import parse_rule
 from pytest_llmeval._registry import Registry
@@ -76,9 +77,11 @@ class Study:
         """Return a run without answers, which keeps next tokens or compares them."""
         settings = Settings(data_dir=self.given.mirror, limit=self.given.docs, keep_keys=True, baseline_topk=top)
         evaluation = Evaluation(settings, Registry(), self.baseline(settings) if compare else None)
-        task = evaluation.registry.load(ARC_EASY.resolve())
+        task, run = evaluation.registry.load(ARC_EASY.resolve()), ModelRun(evaluation)
         assert isinstance(task, Task)
-        return ModelRun(evaluation), evaluation.open(task)
+        for gate in gates_of(task) if compare else ():
+            run.select_gate(gate.id, task, gate)
+        return run, evaluation.open(task)
 
     def baseline(self, settings: Settings) -> Baseline:
         return Baseline("study", self._folder, settings)
@@ -123,14 +126,17 @@ class Study:
         return torch.stack(list(found.values()))
 
 
+def gates_of(task: Task) -> list[Gate]:
+    return [gate for gate in gates_for(task, [parse_rule(f"arc_easy.{text}") for text in GATES]) if gate.distance]
+
+
 def verdicts(study: Study, run: ModelRun, opened: OpenTask) -> None:
     """Print the verdict of each gate on a run that was compared."""
     task, results = opened.task, [run.results(opened.task.name)[doc] for doc in opened.asked]
     comparison = study.baseline(run.evaluation.settings).compare(task, results)
     data = GateData(task, [TaskData(task, results, len(opened.docs), comparison)], drawn="first", baseline="study")
-    for gate in gates_for(task, [parse_rule(f"arc_easy.{text}") for text in GATES]):
-        if gate.distance:
-            print(judge(gate, run.summary(task), data=data).text)
+    for gate in gates_of(task):
+        print(judge(gate, run.summary(task), data=data).text)
 
 
 def compared(results: Mapping[int, DocResult], exact: Mapping[int, float]) -> str:

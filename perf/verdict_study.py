@@ -436,20 +436,21 @@ def kl_errors(times: int) -> None:
         for kept in (1, 4):
             population = NextTokens(noise, spread, kept)
             truth = float(population.kl.mean())
-            rng = np.random.default_rng(32)
+            rng = np.random.default_rng([32, len(rows)])
             draws = [population.drawn(rng) for _ in range(50)]
             for n in (100, 1_000):
                 found: list[list[stats.Interval]] = [[], []]
                 for number in range(times):
                     docs = rng.integers(0, len(population.kl), n)
-                    for bounds, values in zip(found, (draws[number % len(draws)], population.kl), strict=True):
+                    seen = [draws[number % len(draws)], *([population.kl] if number % 5 == 0 else [])]
+                    for bounds, values in zip(found, seen, strict=False):
                         bounds.append(stats.mean_bounds(values[docs], CONFIDENCE, least=0.0))
                 widths = [float(np.mean([one.high - one.low for one in bounds])) for bounds in found]
-                cells = (*errors(found[0], truth), *errors(found[1], truth))
+                cells = errors(found[0], truth)
                 shares = (rate(float(population.least.mean()) / truth), f"{widths[0] / widths[1]:.2f}")
                 rows.append((f"{noise}, {spread}", kept, f"{n:,}", f"{truth:.4f}", *cells, *shares))
     head = ("noise of logits, spread", "kept", "docs", "true kl", "pass, edge", "fail, edge")
-    head += ("whole vocabulary: pass, edge", "fail, edge", "lower bound, % of kl", "width of bounds, times")
+    head += ("lower bound, % of kl", "width of bounds, times that of the whole vocabulary")
     table(f"Wrong verdicts on kl from a few next tokens and one draw, % of {times:,} comparisons", head, rows)
 
 

@@ -72,7 +72,8 @@ class _Blocks:
         # Apple's devices have no float64.
         exact = torch.float32 if weights.device.type == "mps" else torch.float64
         self._last = weights.shape[-1] - 1
-        self._weights = torch.nn.functional.pad(weights, (0, -weights.shape[-1] % BLOCK)).unflatten(-1, (-1, BLOCK))
+        padded = torch.nn.functional.pad(weights, (0, -weights.shape[-1] % BLOCK))
+        self._weights = padded.view(len(weights), -1, BLOCK)
         self._sums = self._weights.sum(-1).to(exact).cumsum(-1)
         self.total = self._sums[:, -1]
 

@@ -178,16 +178,23 @@ class Evaluation:
         return self._open[task].task.path
 
     def answer(
-        self, lm: LM, task: Task, indices: Sequence[int], known: KnownAnswers | None = None, *, reseed: int = 0
+        self,
+        lm: LM,
+        task: Task,
+        indices: Sequence[int],
+        known: KnownAnswers | None = None,
+        *,
+        reseed: int = 0,
+        compares: bool = False,
     ) -> list[DocResult]:
         """Return the results of docs of an open task in one wave: answers that are known, or given by a model.
 
-        See `answer`.
+        `compares`: a gate needs the distance of their next tokens from the baseline. See `answer`.
         """
-        positions = self._positions(task, lm)
+        positions = self._positions(task, lm, compares=compares)
         return answer(self._open[task.name], lm, indices, self._rendered, known, positions, reseed=reseed)
 
-    def kept(self, task: Task) -> Kept | None:
+    def _kept_of(self, task: Task) -> Kept | None:
         """Return the next tokens that the baseline keeps of a task; None if it keeps none, or cannot be read."""
         if task.name not in self._kept:
             self._kept[task.name] = None
@@ -197,13 +204,13 @@ class Evaluation:
                     self._kept[task.name] = self._baseline.kept(record)
         return self._kept[task.name]
 
-    def _positions(self, task: Task, lm: LM) -> Keeping | Comparing | None:
+    def _positions(self, task: Task, lm: LM, *, compares: bool) -> Keeping | Comparing | None:
         """Return what is done with the next tokens of a task's docs. Raises ModelError if the model gives none."""
         if OUTPUT_TYPES[task.output_type].generates:
             return None
         if self.settings.baseline_topk:
             return Keeping.by(lm, self.settings.baseline_topk)
-        kept = self.kept(task)
+        kept = self._kept_of(task) if compares else None
         return None if kept is None else Comparing.of(kept, lm)
 
 
@@ -231,8 +238,8 @@ def answer(
             results[index] = DocResult(index, {}, error=str(error))
     sent = {index: _reseeded(instances, reseed) for index, (_, instances) in asked.items()}
     tracked = {} if positions is None else {index: _tracked(opened, positions, *asked[index]) for index in asked}
-    # Next tokens are not kept.
-    responses = ask_docs(lm, sent, tracked, known if positions is None else None)
+    # A journal has no next tokens.
+    responses = ask_docs(lm, sent, tracked, None if any(tracked.values()) else known)
     with _sandbox.Worker() if opened.task.unsafe_code else nullcontext() as worker:
         for index, (given, refused) in responses.items():
             if refused is not None:

@@ -141,6 +141,10 @@ class ModelRun:
         tasks = frozenset(task.name for task in self.evaluation.leaves(owner))
         self.gates[owner.name, gate.id] = SelectedGate(nodeid, owner, gate, tasks)
 
+    def compares_next_tokens(self, task: Task) -> bool:
+        """Return True if a selected gate needs the distance of a task's next tokens from the baseline."""
+        return any(one.gate.needs_next_tokens and task.name in one.tasks for one in self.gates.values())
+
     def family(self, gate: Gate) -> list[SelectedGate]:
         """Return the selected gates of this model that share the error of a gate, one for each task or group.
 
@@ -207,7 +211,8 @@ class ModelRun:
 
     def _timed_wave(self, task: Task, lm: LM, wave: Sequence[int], known: KnownAnswers | None) -> list[DocResult]:
         started, recalled = time.perf_counter(), known.recalled if known else 0
-        results = self.evaluation.answer(lm, task, wave, known, reseed=self._reseed)
+        compares = self.compares_next_tokens(task)
+        results = self.evaluation.answer(lm, task, wave, known, reseed=self._reseed, compares=compares)
         seconds = max(time.perf_counter() - started, 1e-6)
         is_fresh = known is None or known.recalled == recalled
         # Only a full wave that the model answered tells how fast docs are; grow at most fourfold, one odd wave must

@@ -113,6 +113,11 @@ class Gate:
         return self.compares or self.distance
 
     @property
+    def needs_next_tokens(self) -> bool:
+        """True if the gate is on distances between next tokens, which are computed while docs are answered."""
+        return self.distance and self.metric != "flips"
+
+    @property
     def key(self) -> str:
         """The metric as written: ``acc``, or ``exact_match,strict-match``."""
         return self.metric if self.filter is None else f"{self.metric},{self.filter}"

@@ -121,6 +121,13 @@ class DeferredLM:
     def generate_until(self, requests: Sequence[tuple[str, GenerationKwargs]]) -> Sequence[str]:
         return self._loaded().generate_until(requests)
 
+    @property
+    def tracked(self) -> Any:
+        """The method of the model that reports next tokens, for which it is loaded. Raises AttributeError."""
+        method = self._lm.tracked
+        self.load()
+        return method
+
     def recomputed(self, dtype: str | None = None) -> Iterator[LM]:
         """Yield the same model, computing in other ways; their answers are neither kept nor taken from a journal."""
         self.load()

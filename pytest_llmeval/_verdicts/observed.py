@@ -94,7 +94,7 @@ def no_number(value: MetricValue) -> str | None:
 
 def headline_of_value(gate: Gate, summary: Summary, value: MetricValue) -> str:
     """Return one line with the task, its value over its docs, and the condition of the gate."""
-    stderr = "" if value.stderr is None else f" +- {value.stderr:.4f}"
+    stderr = "" if value.stderr is None else f" +- {value.stderr:.{_least_digits(value.value)}f}"
     without = summary.n - value.n
     lacking = f" ({docs_text(without)} without a score)" if without > 0 else ""
     shown = f"{name_of_value(value)} {value.value:.{_digits(gate, value.value)}f}{stderr}"
@@ -102,10 +102,15 @@ def headline_of_value(gate: Gate, summary: Summary, value: MetricValue) -> str:
     return f"{summary.name}: {shown} {word} {basis(summary, value.n)}{lacking}, required {condition(gate)}"
 
 
+def _least_digits(value: float) -> int:
+    """Return the number of decimals of a value and its standard error: 4, or two significant digits below 0.001."""
+    return 4 if value == 0 or abs(value) >= 0.001 else min(1 - math.floor(math.log10(abs(value))), _MOST_DIGITS)
+
+
 def _digits(gate: Gate, value: float) -> int:
-    """Return the number of decimals: 4, or more so that the rounded value stays on its side of each bound."""
+    """Return the number of decimals, which is greater if the rounded value would not stay on its side of each bound."""
     sides = [bound.value for bound in gate.bounds if not equal(value, bound.value)]
-    for digits in range(4, _MOST_DIGITS):
+    for digits in range(_least_digits(value), _MOST_DIGITS):
         shown = round(value, digits)
         if all(shown != side and (shown < side) == (value < side) for side in sides):
             return digits

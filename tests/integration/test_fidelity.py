@@ -179,6 +179,24 @@ class TestJudging:
             run.stdout.fnmatch_lines([f"*birds: {value} +- 0.1124 over 12 docs, required {gate.partition(' ')[2]}*"])
         run.stdout.fnmatch_lines(["*doc[[]2[]] moved most: acc was 1 and is 0 (margin 0.693 before, 0.693 now)*"])
 
+    def test_a_group_counts_all_docs(self, suite2: Suite, write_task: WriteTask) -> None:
+        write_task("trees", [0] * 4)
+        (suite2.pytester.path / "tasks" / "all.yaml").write_text("group: all\ntask: [birds, trees]\n")
+        assert suite2.run(*KEEP).ret == 0
+        suite2.drift(7)
+        run = suite2.run(BASELINE, "--llmeval-fail-on=all.kl <= 0.01", "-k", "gate")
+        assert run.ret == 1
+        run.stdout.fnmatch_lines(["*all: kl 0.0158 +- 0.0158 over 16 docs in 2 tasks, *birds doc[[]7[]] moved most*"])
+
+    def test_a_glob_means_the_tasks_that_have_scores_of_that_kind(self, suite2: Suite) -> None:
+        path = suite2.pytester.path / "tasks" / "birds.yaml"
+        text = path.read_text().replace("birds", "songs").replace("multiple_choice", "generate_until")
+        text = text.replace("songs.jsonl", "birds.jsonl").replace('doc_to_choice: ["yes", "no"]\n', "")
+        path.with_name("songs.yaml").write_text(text.replace("metric: acc", "metric: exact_match"))
+        run = suite2.run(BASELINE, "--llmeval-fail-on=*.kl <= 0.01", "--collect-only", "-q")
+        run.stdout.fnmatch_lines(["tasks/birds.yaml::gate[[]kl[]]"])
+        assert "songs.yaml::gate" not in run.stdout.str()
+
     def test_flips_need_no_next_tokens(self, suite2: Suite) -> None:
         suite2.use("plain")
         assert suite2.run(BASELINE, "--llmeval-update-baseline").ret == 0
