@@ -104,7 +104,7 @@ def headline_of_value(gate: Gate, summary: Summary, value: MetricValue) -> str:
 
 def _least_digits(value: float) -> int:
     """Return the number of decimals of a value and its standard error: 4, or two significant digits below 0.001."""
-    return 4 if value == 0 or abs(value) >= 0.001 else min(1 - math.floor(math.log10(abs(value))), _MOST_DIGITS)
+    return min(1 - math.floor(math.log10(abs(value))), _MOST_DIGITS) if 0 < abs(value) < 0.001 else 4
 
 
 def _digits(gate: Gate, value: float) -> int:
