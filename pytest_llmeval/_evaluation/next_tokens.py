@@ -90,6 +90,8 @@ def distance_of(before: Sequence[Sequence[NextToken]], now: Sequence[Sequence[Ne
     n = len(pairs)
     if not n:
         return Distance()
+    if any(math.isnan(one.estimate) for one in found):
+        return Distance(problem="the model gave a probability of a next token that is not a number")
     return Distance(
         math.fsum(one.estimate for one in found) / n,
         math.fsum(one.least for one in found) / n,

@@ -46,13 +46,15 @@ class Divergence:
 
 
 def divergence(before: Known, now: Known) -> Divergence:
-    """Return the divergence at one position; both sides are known for the same tokens.
+    """Return the divergence at one position; both sides are known for the same tokens. NaN if a number is NaN.
 
     >>> same = Known([0.5, 1.5], 1.8, 4.0)
     >>> divergence(same, same)
     Divergence(least=0.0, estimate=0.0)
     """
     p, q = [*before.kept, before.others], [*now.kept, now.others]
+    if any(map(math.isnan, (*p, *q, before.drawn, now.drawn))):
+        return Divergence(math.nan, math.nan)
     sums = [math.fsum(math.exp(-value) for value in side) for side in (p, q)]
     terms = (math.exp(-old) * min(new - old, _MOST) for old, new in zip(p, q, strict=True))
     # Cancellation leaves a rest of about 1e-16.

@@ -33,6 +33,7 @@ from pytest_llmeval._verdicts.gate_data import GateData
 from pytest_llmeval._verdicts.gate_data import TaskData
 from pytest_llmeval._verdicts.gate_data import left_out
 from pytest_llmeval._verdicts.gate_data import refusal
+from pytest_llmeval._verdicts.gate_data import refused
 from pytest_llmeval._verdicts.observed import judge_observed
 from pytest_llmeval._verdicts.samples import FEWEST_PER_TASK
 from pytest_llmeval._verdicts.samples import Column
@@ -99,12 +100,18 @@ def judge_distance(gate: Gate, summary: Summary, data: GateData | None, lack: st
 
 def _flips(gate: Gate, data: GateData) -> list[_Moved] | str:
     """Return the paired docs with their flips, or the reason why these are not known."""
+    if reason := refusal(data, None):
+        return reason
     columns = {one.task.name: _flipping(gate, one) for one in data.tasks}
-    for column in (None, *columns.values()):
-        if reason := refusal(data, column):
-            return reason
     if lacking := [name for name, column in columns.items() if column is None]:
         return f"no score of {listed(lacking, 3)} is 0 or 1 for every doc"
+    problems = [
+        f"{one.task.name}: {', '.join(found)}"
+        for one in data.tasks
+        if (column := columns[one.task.name]) and one.comparison and (found := one.comparison.column_problems(*column))
+    ]
+    if problems:
+        return refused(data) + listed(problems, 3, separator="; ", noun="tasks")
     return [
         _flip(one.task, old, new, now, ",".join(columns[one.task.name] or ()))
         for one in data.tasks

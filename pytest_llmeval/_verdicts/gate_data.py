@@ -125,11 +125,12 @@ def refusal(data: GateData, column: tuple[str, str] | None) -> str | None:
             "it)"
         )
     if reasons := list(_reasons(data, column)):
-        return _refused(data) + listed(reasons, 3, separator="; ", noun="tasks")
+        return refused(data) + listed(reasons, 3, separator="; ", noun="tasks")
     return None
 
 
-def _refused(data: GateData) -> str:
+def refused(data: GateData) -> str:
+    """Return the beginning of a message on a comparison that is refused."""
     return f"it cannot be compared with baseline {data.baseline!r}: "
 
 
@@ -142,7 +143,7 @@ def paired_docs(data: GateData, value: MetricValue) -> PairedDocs | str:
     old = _value(data, before, value, recorded=True)
     new = _value(data, now, value, recorded=False)
     if old is None or new is None:
-        return f"{_refused(data)}{value.metric} of a part of its docs cannot be computed from what it stores"
+        return f"{refused(data)}{value.metric} of a part of its docs cannot be computed from what it stores"
     return PairedDocs(before, now, old, new, left_out(data))
 
 

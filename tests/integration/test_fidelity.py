@@ -32,6 +32,9 @@ class Drifting:
     def loglikelihood_rolling(self, requests):
         return self.tracked([(text,) for text in requests], [()] * len(requests))
 
+    def generate_until(self, requests):
+        return ["yes"] * len(requests)
+
     def tracked(self, requests, tracked):
         return [self.answer(request, wanted) for request, wanted in zip(requests, tracked, strict=True)]
 
@@ -61,6 +64,13 @@ def llmeval_model(request):
 
 BASELINE = "--llmeval-baseline=main"
 KEEP = (BASELINE, "--llmeval-update-baseline", "--llmeval-baseline-topk=2")
+
+
+def make_generating(path: Path) -> None:
+    """Let a task have its answers written, all of which should be yes."""
+    text = path.read_text().replace("output_type: multiple_choice", "output_type: generate_until")
+    text = text.replace('doc_to_choice: ["yes", "no"]\n', "generation_kwargs: {until: ['.']}\n")
+    path.write_text(text.replace("doc_to_target: label", 'doc_to_target: "yes"').replace(": acc", ": exact_match"))
 
 
 class Suite:
@@ -188,11 +198,20 @@ class TestJudging:
         assert run.ret == 1
         run.stdout.fnmatch_lines(["*all: kl 0.0158 +- 0.0158 over 16 docs in 2 tasks, *birds doc[[]7[]] moved most*"])
 
-    def test_a_glob_means_the_tasks_that_have_scores_of_that_kind(self, suite2: Suite) -> None:
-        path = suite2.pytester.path / "tasks" / "birds.yaml"
-        text = path.read_text().replace("birds", "songs").replace("multiple_choice", "generate_until")
-        text = text.replace("songs.jsonl", "birds.jsonl").replace('doc_to_choice: ["yes", "no"]\n', "")
-        path.with_name("songs.yaml").write_text(text.replace("metric: acc", "metric: exact_match"))
+    def test_flips_of_a_group_are_those_of_each_task_by_its_own_score(
+        self, suite2: Suite, write_task: WriteTask
+    ) -> None:
+        make_generating(write_task("songs", [0] * 4))
+        (suite2.pytester.path / "tasks" / "all.yaml").write_text("group: all\ntask: [birds, songs]\n")
+        assert suite2.run(*KEEP).ret == 0
+        suite2.drift(7)
+        run = suite2.run(BASELINE, "--llmeval-fail-on=all.flips <= 0.01", "-k", "gate")
+        run.stdout.fnmatch_lines(
+            ["*all: flips 0.0625 +- 0.0625 over 16 docs in 2 tasks, *birds doc[[]7[]] moved most*"]
+        )
+
+    def test_a_glob_means_the_tasks_that_have_scores_of_that_kind(self, suite2: Suite, write_task: WriteTask) -> None:
+        make_generating(write_task("songs", [0] * 4))
         run = suite2.run(BASELINE, "--llmeval-fail-on=*.kl <= 0.01", "--collect-only", "-q")
         run.stdout.fnmatch_lines(["tasks/birds.yaml::gate[[]kl[]]"])
         assert "songs.yaml::gate" not in run.stdout.str()
@@ -249,9 +268,7 @@ class TestJudging:
 
 
 def test_generated_text_has_no_next_tokens(pytester: pytest.Pytester, write_task: WriteTask) -> None:
-    path = write_task("birds", [0] * 3)
-    text = path.read_text().replace("output_type: multiple_choice", "output_type: generate_until")
-    path.write_text(text.replace('doc_to_choice: ["yes", "no"]\n', "").replace("metric: acc", "metric: exact_match"))
+    make_generating(write_task("birds", [0] * 3))
     pytester.makeconftest(MODEL)
     Path("kind").write_text("drifting")
     Path("drifted").write_text("")

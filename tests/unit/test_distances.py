@@ -83,6 +83,12 @@ class TestDistance:
         assert found.rest == pytest.approx(0.2, abs=1e-3)
         assert found.kl > found.least
 
+    def test_nan_is_a_problem_and_no_agreement(self) -> None:
+        before = [[NextToken((1, 2), (-0.5, -3.0), -1.0, 1)]]
+        for now in (NextToken((1, 2), (math.nan, -3.0), -1.0, 1), NextToken((1, 2), (-0.5, math.nan), -1.0, 1)):
+            problem = distance_of(before, [[now]]).problem
+            assert problem == "the model gave a probability of a next token that is not a number"
+
     def test_other_tokens_are_a_problem(self) -> None:
         requests = [("Q A", "yes no")]
         before = [answer.next_tokens for answer in self.lm().tracked(requests, [2])]
