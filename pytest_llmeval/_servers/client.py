@@ -28,6 +28,8 @@ T = TypeVar("T")
 
 #: Seconds to open a connection.
 CONNECT_SECONDS = 10.0
+#: Seconds for the list of models.
+LIST_SECONDS = 60.0
 #: Statuses after which the same request may succeed; those of `BUSY` say that the server has too much to do.
 BUSY = frozenset({429, 503, 529})
 PASSING = BUSY | {408, 409, 425, 500, 502, 504}
@@ -107,9 +109,13 @@ class Client:
         self._http = httpx2.AsyncClient(
             base_url=root,
             headers={} if key is None else {"Authorization": f"Bearer {key}"},
-            timeout=httpx2.Timeout(self.patience.timeout, connect=min(CONNECT_SECONDS, self.patience.timeout)),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=self.patience.most),
+            # Reading the certificates takes 60 ms, which an address without encryption does not need.
+            verify=root.startswith("https:"),
             transport=transport,
+        )
+        self._timeout: Callable[[float], Any] = lambda seconds: httpx2.Timeout(
+            seconds, connect=min(CONNECT_SECONDS, seconds)
         )
         #: Errors of the network, of which another attempt may be free.
         self._network_errors = (httpx2.TransportError, httpx2.DecodingError)
@@ -191,6 +197,8 @@ class Client:
         self, method: str, path: str, body: Mapping[str, Any] | None, read: Callable[[Any], T], *, trial: bool
     ) -> T:
         retries = min(TRIAL_RETRIES, self.patience.retries) if trial else self.patience.retries
+        seconds = self.patience.timeout if method == "POST" else min(LIST_SECONDS, self.patience.timeout)
+        timeout = self._timeout(seconds)
         started, before = self._clock.now(), self._answers
         attempt, seen = 0, ""
         while True:
@@ -199,10 +207,10 @@ class Client:
             mark, sent, asked = self.pace.sent(), self._clock.now(), None
             error: ModelError
             try:
-                response = await self._http.request(method, path, json=body)
+                response = await self._http.request(method, path, json=body, timeout=timeout)
             except self._network_errors as fault:
                 slow = isinstance(fault, self._timeouts)
-                seen = f"no answer within {self.patience.timeout:g} s" if slow else self._clean(fault)
+                seen = f"no answer within {seconds:g} s" if slow else self._clean(fault)
                 error = ModelError(f"{self.root}{path}: {seen}")
                 self.pace.overloaded(mark)
             else:

@@ -197,7 +197,9 @@ def _absolute(spec: str, base: Path) -> str:
 
 def _shortest_names(specs: Sequence[str]) -> list[str]:
     """Return the last path component of each spec, with as many more in front as make the names differ."""
-    parts = [PurePath(spec.rstrip("/")).parts or (spec,) for spec in specs]
+    # The name of a served model follows a #.
+    paths = [spec.replace("#", "/") if spec.startswith("openai:") else spec for spec in specs]
+    parts = [PurePath(path.rstrip("/")).parts or (path,) for path in paths]
     depths = [1] * len(specs)
     while True:
         names = ["/".join(part[-depth:]).lstrip("/") for part, depth in zip(parts, depths, strict=True)]
