@@ -114,7 +114,10 @@ def encoded(answer: Any) -> bytes | None:
         return None if math.isnan(logprob) else b"l" + struct.pack("<d??", logprob, *flags)
     if type(answer) is Generation and answer.finish_reason in _FINISH_REASONS:
         flags = (_FINISH_REASONS.index(answer.finish_reason), answer.truncated)
-        return b"g" + struct.pack("<B?", *flags) + answer.encode("utf-8", "surrogatepass")
+        texts = [text.encode("utf-8", "surrogatepass") for text in (answer, answer.raw)]
+        if answer.raw == answer:
+            return b"g" + struct.pack("<B?", *flags) + texts[0]
+        return b"h" + struct.pack("<B?Q", *flags, len(texts[0])) + b"".join(texts)
     return b"t" + answer.encode("utf-8", "surrogatepass") if type(answer) is str else None
 
 
@@ -128,6 +131,10 @@ def decoded(value: bytes) -> Any:
     if kind == b"t":
         return rest.decode("utf-8", "surrogatepass")
     reason, is_truncated = struct.unpack("<B?", rest[:2])
+    if kind == b"h":
+        (size,) = struct.unpack("<Q", rest[2:10])
+        answer, raw = (part.decode("utf-8", "surrogatepass") for part in (rest[10 : 10 + size], rest[10 + size :]))
+        return Generation(answer, _FINISH_REASONS[reason], is_truncated, raw)
     return Generation(rest[2:].decode("utf-8", "surrogatepass"), _FINISH_REASONS[reason], is_truncated)
 
 

@@ -179,6 +179,8 @@ class TestFile:
         "plain",
         Generation("42\ud800 é", "length", True),
         Generation("", "eos"),
+        Generation("42 é", "stop", False, "<think>é</think> 42 é"),
+        Generation("", "thought", True, "<think> no"),
     ],
 )
 def test_answers_are_the_same_again(answer: Any) -> None:
