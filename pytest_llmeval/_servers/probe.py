@@ -91,7 +91,7 @@ class Case:
 async def probe(
     client: Client, model: str, owner: str, codec: Codec | None, *, tolerance: float, only: str | None = None
 ) -> Findings:
-    """Return the best door of a server. `only` names the one door to try; `tolerance` is that of `near`.
+    """Return the best door of a server. `only` names the one door to use; `tolerance` is that of `near`.
 
     Raises ModelError if the server reads other tokens than it was sent (a second BOS, a chat template, another
     tokenizer), or if the tokens that it generates do not depend on the context; GoneError if it does not answer.
@@ -108,8 +108,6 @@ async def probe(
             (await next_tokens(intake, context.passage(intake), N_TOP, trial=True)).rows[0].top for context in contexts
         ]
         _check_generated(client, tops)
-    except (UnfitError, _UntrueError) as error:
-        return replace(findings, refused={"log-probabilities": str(error)})
     except ModelError as error:
         if not closes(error):
             raise
@@ -137,7 +135,7 @@ async def probe(
         notes = (*findings.notes, note) if shift else findings.notes
         findings = replace(findings, name=name, door=door, shift=shift, notes=notes)
         break
-    if intake.shows_ids and intake.takes_ids and only in (None, "labels"):
+    if intake.shows_ids and intake.takes_ids and only is None:
         try:
             await _examine_labels(findings.wire, cases, tolerance)
             findings = replace(findings, labels=True)

@@ -84,6 +84,15 @@ def test_an_honest_server_is_asked_by_its_best_door(
         assert near(lm.loglikelihood(REQUESTS), true_answers)
 
 
+def test_a_door_may_be_named(parts: tuple[Remembered, Any], true_answers: list[Any]) -> None:
+    served = Served(*parts, doors=frozenset({"labels", "prompt_logprobs", "tokenize", "echo"}))
+    with opened(served, door="echo") as lm:
+        assert lm.engine_choice.facts == {"scoring": "echo", "generation": "completions"}
+        assert near(lm.loglikelihood(REQUESTS), true_answers)
+    with opened(served, door="generate") as lm, pytest.raises(ModelError, match=r"generate: /generate refuses .* 404"):
+        lm.loglikelihood(REQUESTS)
+
+
 @pytest.mark.parametrize("doors", [{"echo"}, {"forced"}])
 def test_a_server_of_texts_is_honest_too(
     doors: set[str], parts: tuple[Remembered, Any], true_answers: list[Any]
