@@ -70,10 +70,10 @@ def check_gate(gate: Gate, owner: Task | Group, leaves: Sequence[Task] = ()) -> 
 
 
 def _filters_of(gate: Gate, owner: Task | Group, leaves: Sequence[Task]) -> tuple[str, ...]:
-    """Return the filters of which a gate means one."""
+    """Return the filters of which a gate means one; flips are those of the doc's item unless a filter is named."""
     if not gate.distance:
         return filter_names(owner, leaves, gate.metric)
-    return filter_names(owner, leaves) if gate.metric == "flips" else ()
+    return filter_names(owner, leaves) if gate.filter is not None else ()
 
 
 def directed(gate: Gate, owner: Task | Group, leaves: Sequence[Task] = ()) -> Gate:

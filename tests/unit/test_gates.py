@@ -641,3 +641,33 @@ def test_gates_of_a_file_come_before_those_of_rules() -> None:
 def test_ids_of_a_group_show_filters_where_it_reports_several() -> None:
     owner = group(GroupMetric("exact_match"), gates=(("exact_match,loose >= 0.3", 9),))
     assert [gate.id for gate in gates_for(owner, (), LEAVES)] == ["exact_match,loose"]
+
+
+class TestDistances:
+    """Gates on the distance from the baseline, whose metrics belong to no task."""
+
+    def gates(self, owner: Task, *lines: str) -> tuple[Gate, ...]:
+        return gates_for(owner, [parse_rule(line) for line in lines])
+
+    def test_flips_are_those_of_the_first_filter_unless_one_is_named(self) -> None:
+        owner = task("generate_until", filters=("strict", "loose"))
+        first, named = self.gates(owner, "t.flips <= 0.1", "t.flips,loose <= 0.1 as loose")
+        assert (first.filter, named.filter) == (None, "loose")
+        assert first.distance and first.needs_baseline and not (first.needs_next_tokens or first.compares)
+        with pytest.raises(SettingError, match="task 't' has no filter 'last'"):
+            self.gates(owner, "t.flips,last <= 0.1")
+
+    def test_next_tokens_have_no_filter(self) -> None:
+        (gate,) = self.gates(task(), "t.kl <= 0.1 @ 0.95")
+        assert gate.id == "kl"
+        assert gate.needs_next_tokens
+        with pytest.raises(SettingError, match="kl is measured before any filter: omit 'none'"):
+            self.gates(task(), "t.kl,none <= 0.1")
+
+    def test_a_metric_of_the_task_keeps_its_name(self) -> None:
+        (gate,) = self.gates(scored(metric="kl"), "t.kl >= 3")
+        assert not gate.distance
+
+    def test_flips_need_scores_of_0_and_1(self) -> None:
+        with pytest.raises(SettingError, match="flips: no score is 0 or 1 for every doc of task 't'"):
+            self.gates(task("loglikelihood_rolling"), "t.flips <= 0.1")
