@@ -653,7 +653,10 @@ class TestDistances:
         owner = task("generate_until", filters=("strict", "loose"))
         first, named = self.gates(owner, "t.flips <= 0.1", "t.flips,loose <= 0.1 as loose")
         assert (first.filter, named.filter) == (None, "loose")
-        assert first.distance and first.needs_baseline and not (first.needs_next_tokens or first.compares)
+        assert first.distance
+        assert first.needs_baseline
+        assert not (first.needs_next_tokens)
+        assert not (first.compares)
         with pytest.raises(SettingError, match="task 't' has no filter 'last'"):
             self.gates(owner, "t.flips,last <= 0.1")
 
