@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 import warnings
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -29,6 +30,9 @@ from pytest_llmeval._plain import plain_or_text
 #: Called as (answered, asked for, tokens read) while docs are being answered; tokens are 0 if the model does not count.
 Progress = Callable[[int, int, int], None]
 
+
+#: Docs in a row, the first of a wave, after whose failure no other doc is asked for.
+BROKEN = 3
 
 #: Doc -> (responses, None) or ([], why the model refused the doc).
 Responses: TypeAlias = dict[int, tuple[list[Any], str | None]]
@@ -67,8 +71,9 @@ def ask_docs(
 def _ask_docs(lm: LM, asked: Mapping[int, Sequence[Instance]], tracked: Mapping[int, Sequence[Tracked]]) -> Responses:
     """Return all requests of some docs in one call per method.
 
-    A model that refuses one request (a continuation longer than its window, say) refuses the whole call: the docs are
-    then asked one by one, and only those that are refused alone are lost.
+    A model that refuses one request (a continuation longer than its window, say) refuses the whole call, and so does
+    one whose code fails on it: the docs are then asked one by one, and only those that fail alone are lost. Where the
+    first `BROKEN` of them fail, the model is broken, and its exception is raised.
     """
     flat = [(doc, instance) for doc, instances in asked.items() for instance in instances]
     wanted = [ids for doc, instances in asked.items() for ids in tracked.get(doc) or [()] * len(instances)]
@@ -78,10 +83,28 @@ def _ask_docs(lm: LM, asked: Mapping[int, Sequence[Instance]], tracked: Mapping[
         if len(asked) == 1:
             return {next(iter(asked)): ([], str(error))}
         return {doc: _ask_docs(lm, {doc: instances}, tracked)[doc] for doc, instances in asked.items()}
+    except Exception as error:  # a model of the user's may raise anything
+        if len(asked) == 1:
+            raise
+        found: Responses = {}
+        for doc, instances in asked.items():
+            try:
+                found |= _ask_docs(lm, {doc: instances}, tracked)
+            except Exception as of_doc:
+                found[doc] = [], _as_reason(of_doc)
+            if len(found) == min(BROKEN, len(asked)) and all(reason for _, reason in found.values()):
+                raise error
+        return found
     answers: Responses = {doc: ([], None) for doc in asked}
     for (doc, _), response in zip(flat, responses, strict=True):
         answers[doc][0].append(response)
     return answers
+
+
+def _as_reason(error: Exception) -> str:
+    """Return an exception of a model's code in words, with the place that raised it."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})"
 
 
 def ask_model(lm: LM, instances: Sequence[Instance], tracked: Sequence[Tracked] = ()) -> list[Any]:
