@@ -24,6 +24,7 @@ from pytest_llmeval._models import first_bad
 from pytest_llmeval._plain import listed
 from pytest_llmeval._report import append_lines
 from pytest_llmeval._session.items import gate_of
+from pytest_llmeval._session.items import overrides_model
 from pytest_llmeval._session.items import owner_of
 from pytest_llmeval._session.session import Session
 from pytest_llmeval._task import Group
@@ -90,7 +91,7 @@ class Bisection:
             return
         if not any(gate_of(item) for item in session.items):
             raise pytest.UsageError("--llmeval-bisect: no gate is selected, and gates are what tells good from bad")
-        if any(len(item._fixtureinfo.name2fixturedefs["llmeval_model"]) > 1 for item in session.items):  # type: ignore[attr-defined]
+        if any(overrides_model(item) for item in session.items):
             raise pytest.UsageError(
                 "--llmeval-bisect: loads checkpoints by itself, but a conftest.py overrides the fixture llmeval_model; "
                 "register a scheme for such models (hook pytest_llmeval_register_models) and remove the fixture"
@@ -207,7 +208,7 @@ class Bisection:
                 if owner is not None:
                     judge.prepare(run, owner, None, lm)
                 continue
-            verdict = judge.settle(run, item.nodeid, found.owner, found.gate, lm)
+            verdict = judge.settle(run, item.nodeid, found.owner, found.gate, lambda: lm)
             if verdict is None:
                 continue
             # A gate that fails for lack of answers says nothing of the checkpoint.

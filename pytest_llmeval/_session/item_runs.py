@@ -110,7 +110,7 @@ def run_gate(session: Session, item: pytest.Item, found: GateItem, lm: LM) -> No
     if session.on_worker:
         xdist.prepare_on_worker(session, item, run, found.owner, found.gate, lm)
         return
-    verdict = session.judge.settle(run, item.nodeid, found.owner, found.gate, lm)
+    verdict = session.judge.settle(run, item.nodeid, found.owner, found.gate, lambda: lm)
     if verdict is None:
         pytest.skip(run.gate_errors[item.nodeid])
     item.user_properties.extend(verdict.numbers.items())

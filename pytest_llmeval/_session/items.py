@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +61,12 @@ def model_of(item: pytest.Item) -> str:
     own = doc_of(item) or gate_of(item)
     model: str = callspec.id
     return model.removesuffix(own.id).removesuffix("-") if own else model
+
+
+def overrides_model(item: pytest.Item) -> bool:
+    """Return True if a conftest.py gives the model of a doc, gate or score item."""
+    fixtures: Mapping[str, Sequence[object]] = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
+    return len(fixtures["llmeval_model"]) > 1
 
 
 def _parameter(item: pytest.Item, name: str) -> Any:

@@ -84,23 +84,31 @@ class Judge:
         self._seconds: dict[str, SecondAnswers] = {}
 
     def settle(
-        self, run: ModelRun, nodeid: str, owner: Task | Group, gate: Gate, lm: LM | None = None
+        self,
+        run: ModelRun,
+        nodeid: str,
+        owner: Task | Group,
+        gate: Gate,
+        load: Callable[[], LM],
+        *,
+        scores: bool = True,
     ) -> Verdict | None:
         """Return the verdict of a gate and store it in the run; None if it is not judged, with the reason stored.
 
-        Without `lm` nothing is scored: the workers of xdist have done so.
+        `load` returns the model, which confirms a failure and has the docs scored; the controller of xdist `scores`
+        none, because its workers have done so.
         """
-        if lm is not None:
-            self.prepare(run, owner, gate, lm)
+        if scores:
+            self.prepare(run, owner, gate, load())
         if reason := self.excuse(owner, gate):
             run.gate_errors[nodeid] = reason
             return None
-        if lm is not None:
+        if scores:
             for other in self.relatives(run, owner, gate):
-                self.prepare(run, other, gate, lm)
+                self.prepare(run, other, gate, load())
         verdict = self.verdict(run, owner, gate)
-        if lm is not None and self.evaluation.settings.confirm and may_be_confirmed(gate) and fails_by_numbers(verdict):
-            verdict = self._confirmed(run, owner, gate, lm, verdict)
+        if self.evaluation.settings.confirm and may_be_confirmed(gate) and fails_by_numbers(verdict):
+            verdict = self._confirmed(run, owner, gate, load, verdict)
         run.verdicts[nodeid] = verdict
         return verdict
 
@@ -122,10 +130,13 @@ class Judge:
         if gate is not None and gate.compares:
             run.noise.measure(lm, self.evaluation.leaves(owner) if probed is None else probed)
 
-    def _confirmed(self, run: ModelRun, owner: Task | Group, gate: Gate, lm: LM, verdict: Verdict) -> Verdict:
-        """Return a failure after a second look at it, for which its docs are answered again."""
+    def _confirmed(
+        self, run: ModelRun, owner: Task | Group, gate: Gate, load: Callable[[], LM], verdict: Verdict
+    ) -> Verdict:
+        """Return a failure after a second look at it, for which its docs are answered again by the model."""
         answers, second = self.second_answers(run), second_gate(gate)
         try:
+            lm = load()
             other = answers.model(lm)
         except LLMEvalError as error:
             return not_confirmed(verdict, str(error))

@@ -360,11 +360,6 @@ def _check_combinations(config: pytest.Config) -> None:
             "--llmeval-confirm: is for comparisons with a baseline: name one with --llmeval-baseline, without "
             "--llmeval-update-baseline"
         )
-    if value_of(config, "confirm") and baseline and not updating and config.getoption("dist", "no") != "no":
-        raise SettingError(
-            f"{origin_of(config, 'confirm')}: docs are asked for again once a gate would fail, when the workers of "
-            "xdist have ended; run it without -n"
-        )
 
 
 def _read(config: pytest.Config, name: str, value_type: ValueType[T]) -> T | None:

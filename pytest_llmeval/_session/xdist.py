@@ -23,6 +23,7 @@ import pytest
 from _pytest.runner import runtestprotocol  # log=False is the only way to run an item without reporting it
 
 from pytest_llmeval._errors import LLMEvalError
+from pytest_llmeval._errors import ModelError
 from pytest_llmeval._evaluation import ModelRun
 from pytest_llmeval._gates import Gate
 from pytest_llmeval._lm import LM
@@ -30,6 +31,7 @@ from pytest_llmeval._results import DocResult
 from pytest_llmeval._session.items import doc_of
 from pytest_llmeval._session.items import gate_of
 from pytest_llmeval._session.items import model_of
+from pytest_llmeval._session.items import overrides_model
 from pytest_llmeval._session.items import owner_of
 from pytest_llmeval._session.options import SEAT
 from pytest_llmeval._session.options import STOP_SEED
@@ -56,7 +58,8 @@ OUTPUT = "llmeval"
 class WorkerItem:
     """A gate item, or the score item of a group (`gate_id` None), that a worker collected.
 
-    `skip` is the reason why a score is not evaluated, known on workers only.
+    `skip` is the reason why a score is not evaluated, known on workers only. `overridden`: a conftest.py gives the
+    model.
     """
 
     nodeid: str
@@ -65,6 +68,7 @@ class WorkerItem:
     gate_id: str | None
     model: str
     skip: str | None = None
+    overridden: bool = False
 
     @classmethod
     def from_list(cls, values: Sequence[Any]) -> WorkerItem:
@@ -92,9 +96,11 @@ def publish_collection(session: Session, items: Iterable[pytest.Item], problem: 
         if found is None and isinstance(owner, Group):
             skip = session.selection.deselected_below(owner, session.selection.run(model))
         gate_id = found.gate.id if found else None
-        published.append(list(astuple(WorkerItem(item.nodeid, item.location, owner.name, gate_id, model, skip))))
+        published.append(
+            WorkerItem(item.nodeid, item.location, owner.name, gate_id, model, skip, overrides_model(item))
+        )
     session.config.workeroutput[OUTPUT] = {  # type: ignore[attr-defined]
-        "items": published,
+        "items": [list(astuple(item)) for item in published],
         "owners": {name: str(owner.path) for name, owner in session.selection.collected.items()},
     }
 
@@ -210,6 +216,9 @@ class Controller:
         self.paths: set[str] = set()
         #: Names of the tasks and groups that workers collected.
         self.owners: set[str] = set()
+        #: The model that was loaded here to answer again, by its name in node ids, until it is closed.
+        self._loaded: tuple[str, LM] | None = None
+        self._opened = contextlib.ExitStack()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -296,8 +305,9 @@ class Controller:
                 owner = selection.collected[gate.owner]
                 selection.run(gate.model).select_gate(gate.nodeid, owner, self._gate(owner, gate.gate_id))
         self.session.evaluation.expect_models(sum(bool(run.gates) for run in selection.runs.values()))
-        for gate in self.items.values():
-            self._report(gate, *(("skipped", gate.skip, {}) if gate.skip else self._settle(gate)))
+        with self._opened:
+            for gate in self.items.values():
+                self._report(gate, *(("skipped", gate.skip, {}) if gate.skip else self._settle(gate)))
         return result
 
     def _restore_tasks(self) -> None:
@@ -354,13 +364,29 @@ class Controller:
                 if len(run.results(task.name)) < self.session.evaluation.asked(task.name):
                     run.model_errors.setdefault(task.name, f"{task.name}: {reason}")
         if gate.gate_id is not None:
-            verdict = judge.settle(run, gate.nodeid, owner, self._gate(owner, gate.gate_id))
+            found = self._gate(owner, gate.gate_id)
+            verdict = judge.settle(run, gate.nodeid, owner, found, lambda: self._model_of(gate), scores=False)
             if verdict is None:
                 return "skipped", run.gate_errors[gate.nodeid], {}
             fails = judge.fails(verdict)
             return "failed" if fails else verdict.outcome, verdict.text if fails else None, verdict.numbers
         problem = judge.row_problem(run, owner) if isinstance(owner, Group) else None
         return (*(problem or ("passed", None)), {})
+
+    def _model_of(self, gate: WorkerItem) -> LM:
+        """Return the model of a gate, loaded here, where the workers have ended. Raises ModelError."""
+        if gate.overridden:
+            raise ModelError("a conftest.py gives the model, and the workers that had it have ended; run it without -n")
+        if self._loaded is None or self._loaded[0] != gate.model:
+            self._opened.close()
+            self._loaded = None
+            serve = contextlib.contextmanager(self.session.models.serve)
+            try:
+                lm = self._opened.enter_context(serve(gate.model or self.session.models.choices[0].name))
+            except pytest.fail.Exception as error:
+                raise ModelError(str(error)) from None
+            self._loaded = gate.model, lm
+        return self._loaded[1]
 
     def _report(self, gate: WorkerItem, outcome: str, text: str | None, numbers: Mapping[str, Any]) -> None:
         hook = self.session.config.hook

@@ -56,6 +56,13 @@ def pytest_llmeval_register_models(register):
     register("varying", load)
 """
 
+#: A suite that gives the model itself.
+FIXTURE = """
+@pytest.fixture(scope="session")
+def llmeval_model(llmeval_model):
+    return llmeval_model
+"""
+
 BASELINE = "--llmeval-baseline=main"
 CONFIRM = "--llmeval-confirm"
 GATE = "--llmeval-fail-on=*.acc >= baseline @ 0.95"
@@ -103,8 +110,9 @@ def varying(pytester: pytest.Pytester, write_task: WriteTask) -> Suite:
 
 
 class TestRuns:
-    def test_a_loss_that_is_undone_is_no_failure(self, varying: Suite) -> None:
-        run = varying.judged(UNDONE, CONFIRM, "--llmeval-output=out")
+    def test_a_loss_that_is_undone_is_no_failure(self, varying: Suite, workers: list[str]) -> None:
+        """Workers of xdist have ended by then, and the model is loaded once more."""
+        run = varying.judged(UNDONE, CONFIRM, "--llmeval-output=out", *workers)
         assert (run.ret, run.parseoutcomes()["inconclusive"]) == (0, 1)
         run.stdout.fnmatch_lines(
             ["gate inconclusive: *: 9 lost, 2 gained; p = 0.02 for a fall; 3 of 9 losses and 2 of 2 gains recur *"]
@@ -189,6 +197,18 @@ class TestRuns:
             ]
         )
 
+    def test_workers_that_alone_had_the_model(self, varying: Suite) -> None:
+        pytest.importorskip("xdist")
+        varying.pytester.makeconftest(VARYING + FIXTURE)
+        run = varying.judged(UNDONE, CONFIRM, "-n2")
+        assert run.ret == pytest.ExitCode.TESTS_FAILED
+        run.stdout.fnmatch_lines(
+            [
+                "gate failed: *; not confirmed, because the docs could not be answered again: a conftest.py gives the "
+                "model, and the workers that had it have ended; run it without -n*"
+            ]
+        )
+
 
 class TestWrongUse:
     @pytest.mark.parametrize("options", [(), (BASELINE, "--llmeval-update-baseline")])
@@ -202,13 +222,4 @@ class TestWrongUse:
         assert run.ret == pytest.ExitCode.USAGE_ERROR
         run.stderr.fnmatch_lines(
             ["*--llmeval-confirm: no selected gate with a confidence compares with the baseline: add one, e.g. *"]
-        )
-
-    def test_workers_have_ended(self, pytester: pytest.Pytester) -> None:
-        pytest.importorskip("xdist")
-        pytester.makeini("[pytest]\nllmeval_confirm = true\n")
-        run = pytester.runpytest(BASELINE, "-n2")
-        assert run.ret == pytest.ExitCode.USAGE_ERROR
-        run.stderr.fnmatch_lines(
-            ["*ini llmeval_confirm: docs are asked for again once a gate would fail, *run it without -n"]
         )
