@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tablemodels as tables
@@ -10,8 +11,12 @@ import torch
 
 from pytest_llmeval import wrap_model
 from pytest_llmeval._errors import ModelError
+from pytest_llmeval._evaluation import Evaluation
+from pytest_llmeval._evaluation import ModelRun
 from pytest_llmeval._models import load_model
 from pytest_llmeval._models import parse_spec
+from pytest_llmeval._registry import Registry
+from pytest_llmeval._settings import Settings
 
 
 REQUESTS = [("Q x A", " yes"), ("Q x A", " no"), ("Q", " A yes")]
@@ -73,3 +78,32 @@ def test_its_own_dtype_is_no_other() -> None:
     lm = wrap_model(tables.bigram(), tables.words(), engine="padded")
     with pytest.raises(ModelError, match="already computes in float32: choose another dtype"):
         list(lm.recomputed("float32"))  # type: ignore[attr-defined]
+
+
+TASK = """\
+task: t
+dataset_path: json
+dataset_kwargs: {data_files: {test: t.jsonl}}
+output_type: multiple_choice
+test_split: test
+doc_to_text: "{{q}}"
+doc_to_choice: ["yes", "no"]
+doc_to_target: 0
+metric_list: [{metric: acc}]
+"""
+
+
+def test_a_calibration_uses_each_way_once_then_other_orders(tmp_path: Path) -> None:
+    """After A yes is likelier than no, after x it is not, however that is computed in float32."""
+    (tmp_path / "t.yaml").write_text(TASK)
+    (tmp_path / "t.jsonl").write_text('{"q": "Q A"}\n{"q": "Q x"}\n{"q": "x Q A"}\n')
+    registry = Registry()
+    own: Any = registry.load(tmp_path / "t.yaml")
+    run = ModelRun(Evaluation(Settings(calibration_runs=5), registry))
+    run.score(wrap_model(tables.bigram(), tables.words()), own, range(3))
+    results = [run.results("t")[doc] for doc in range(3)]
+    found = run.repeats.calibration("t", results)
+    assert found is not None
+    assert found.ways == ["passes of 256 tokens", "one sequence per pass", "other order", "other order"]
+    assert [result.correct for result in results] == [True, False, True]
+    assert (found.docs, found.scores["acc,none"].down, found.scores["acc,none"].flips) == (3, [0] * 4, 0)
