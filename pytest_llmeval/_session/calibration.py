@@ -24,7 +24,9 @@ def calibration_lines(session: Session, run: ModelRun, records: Mapping[str, Rec
     shown = [(name, found) for name, found in calibrated.items() if found is not None]
     for name, calibration in shown[:_MOST]:
         for key, flips in calibration.scores.items():
-            down, up = (f"{min(side):,} to {max(side):,}" for side in (flips.down, flips.up))
+            down, up = (
+                " to ".join(dict.fromkeys((f"{min(side):,}", f"{max(side):,}"))) for side in (flips.down, flips.up)
+            )
             yield ReportLine(
                 f"calibration of {name}: {key.removesuffix(',none')}: {flips.flips:.3g} of {calibration.docs:,} docs "
                 f"differ between two of {calibration.runs} runs; compared with the first, {down} fell and {up} rose"

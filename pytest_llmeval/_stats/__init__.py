@@ -47,6 +47,7 @@ from pytest_llmeval._stats.power import failing_outcomes
 from pytest_llmeval._stats.power import floor_gap
 from pytest_llmeval._stats.proportions import exact_bounds
 from pytest_llmeval._stats.proportions import finite_bounds
+from pytest_llmeval._stats.selfflips import Fails
 from pytest_llmeval._stats.selfflips import SelfLoss
 from pytest_llmeval._stats.sequential import MeanTest
 from pytest_llmeval._stats.signflip import assumed_change
@@ -57,6 +58,7 @@ from pytest_llmeval._stats.signflip import paired_mean_bounds
 __all__ = [
     "Crossing",
     "Divergence",
+    "Fails",
     "Interval",
     "Known",
     "MeanTest",

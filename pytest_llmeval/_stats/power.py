@@ -30,23 +30,14 @@ _LEFT_OUT = 1e-4
 _PRECISION = 0.005
 
 
-def detectable_drop(
-    n: int,
-    usual: float,
-    error: float,
-    power: float = 0.8,
-    margin: float = 0.0,
-    lean: float = 0.0,
-    beyond: float = -inf,
-) -> float:
+def detectable_drop(n: int, usual: float, error: float, power: float = 0.8, margin: float = 0.0) -> float:
     """Return the smallest true drop that fails the gate "drop at most `margin`" on n docs with probability `power`.
 
-    `usual` is the share of docs that flip when nothing changed, half of them each way, or with a net loss of the share
-    `lean`; docs that are lost by a drop are added to these, so that the discordance is `usual` plus the drop. `error`
-    is the level at which the gate fails: one minus its confidence, or what a family leaves of that. A gate whose
-    smaller net losses are excused fails only `beyond` this number of docs. The power is exact for the outcomes on which
-    `drop_p` is at most `error` (Connor 1987, Biometrics 43, 207-211, without his normal approximation); between many
-    numbers of discordant docs these are interpolated. Infinite if n docs cannot show any drop.
+    `usual` is the share of docs that flip when nothing changed, half of them each way; docs that are lost by a drop are
+    added to these, so that the discordance is `usual` plus the drop. `error` is the level at which the gate fails: one
+    minus its confidence, or what a family leaves of that. The power is exact for the outcomes on which `drop_p` is at
+    most `error` (Connor 1987, Biometrics 43, 207-211, without his normal approximation); between many numbers of
+    discordant docs these are interpolated. Infinite if n docs cannot show any drop.
     """
     from scipy.optimize import brentq
     from scipy.special import ndtri
@@ -55,7 +46,7 @@ def detectable_drop(
     if n == 0:
         return inf
     # At least one doc: that no flip was seen does not show that flips are impossible.
-    usual = max(usual, abs(lean), 1 / n)
+    usual = max(usual, 1 / n)
     fewest_lost = cache(lambda discordant: _fewest_lost(n, discordant, margin, error))
     low = max(margin, 0.0)
     most = 1 - usual
@@ -63,7 +54,7 @@ def detectable_drop(
         return inf
 
     def lacking(drop: float) -> float:
-        return power - _power(fewest_lost, n, usual, drop, lean, beyond)
+        return power - _power(fewest_lost, n, usual, drop)
 
     # By normal theory, to try few drops: an outcome on the edge lies z standard errors above the margin.
     z, drop = -float(ndtri(error)) - float(ndtri(1 - power)), low
@@ -169,14 +160,14 @@ def _edges(fewest_lost: Callable[[int], int], n: int, first: int, last: int) -> 
     return np.interp(np.arange(first, last + 1), known, [fewest_lost(m) - 0.5 for m in known])
 
 
-def _power(fewest_lost: Callable[[int], int], n: int, usual: float, drop: float, lean: float, beyond: float) -> float:
+def _power(fewest_lost: Callable[[int], int], n: int, usual: float, drop: float) -> float:
     """Return the probability to fail, with a drop beside the usual flips."""
     import numpy as np
     from scipy.stats import binom
 
-    discordance = min(usual + abs(drop), 1.0)
+    discordance = usual + abs(drop)
     first, last = (int(edge) for edge in binom.ppf((_LEFT_OUT, 1 - _LEFT_OUT), n, discordance))
     discordant = np.arange(first, last + 1)
-    edges = np.maximum(_edges(fewest_lost, n, first, last), (discordant + beyond) / 2)
-    share_lost = min((1 + (drop + lean) / discordance) / 2, 1.0)
+    edges = _edges(fewest_lost, n, first, last)
+    share_lost = (1 + drop / discordance) / 2
     return float(binom.pmf(discordant, n, discordance) @ binom.sf(np.floor(edges), discordant, share_lost))

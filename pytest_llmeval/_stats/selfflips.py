@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import replace
+from math import inf
 from math import sqrt
 from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from pytest_llmeval._stats.interval import Interval
 
@@ -23,11 +25,13 @@ if TYPE_CHECKING:
 
     from pytest_llmeval._stats.tango import Ints
 
-    #: Returns which outcomes fail a gate, given numbers of docs lost (a column) and gained (a row).
-    Fails = Callable[[Ints, Ints], NDArray[np.bool_]]
+#: Returns which outcomes fail a gate, given numbers of docs lost and gained.
+Fails: TypeAlias = "Callable[[Ints, Ints], NDArray[np.bool_]]"
 
 #: The .95 quantile of the normal distribution.
 _Z = 1.6448536269514722
+#: A drop is found up to this share of itself.
+_PRECISION = 0.005
 #: The probability of numbers of docs that are left out.
 _LEFT_OUT = 1e-6
 #: A variance below this share of the mean would need more docs than flips: no doc flips in more than nine of ten runs.
@@ -74,6 +78,25 @@ class SelfLoss:
         ends = [self._moved(by)._failing(fails) for by in (-away, 0.0, away)]
         return ends[1], Interval(min(ends), max(ends))
 
+    def detectable_drop(self, fails: Fails, least: float = 0.0, power: float = 0.8) -> float:
+        """Return the smallest true drop, from `least` on, that fails a gate with probability `power`.
+
+        Docs that are lost by the drop are lost beside those that the build loses by itself. Infinite if no drop does.
+        """
+        from scipy.optimize import brentq
+
+        def lacking(drop: float) -> float:
+            return power - self._failing(fails, drop)
+
+        low, step = least, 2 / self.docs
+        if lacking(low) <= 0:
+            return low
+        while lacking(high := min(low + step, 1.0)) > 0:
+            if high == 1:
+                return inf
+            low, step = high, 1.5 * step
+        return float(brentq(lacking, low, high, rtol=_PRECISION, xtol=_PRECISION / self.docs))
+
     def _moved(self, by: float) -> SelfLoss:
         """Return the same with the mean net loss moved: half by other losses, half by other gains, where possible."""
         lost = max(self.lost + by / 2, 0.0)
@@ -87,9 +110,15 @@ class SelfLoss:
             self, lost=lost, gained=gained, lost_variance=lost * shares[0], gained_variance=gained * shares[1]
         )
 
-    def _failing(self, fails: Fails) -> float:
+    def _failing(self, fails: Fails, drop: float = 0.0) -> float:
+        import numpy as np
+
         lost, of_lost = self._counts(self.lost, self.lost_variance)
         gained, of_gained = self._counts(self.gained, self.gained_variance)
+        if drop:
+            more, of_more = self._counts(self.docs * drop, self.docs * drop * (1 - drop))
+            lost = np.arange(lost[0] + more[0], lost[-1] + more[-1] + 1)
+            of_lost = np.convolve(of_lost, of_more)
         return float(of_lost @ fails(lost[:, None], gained[None, :]) @ of_gained)
 
     def _counts(self, mean: float, variance: float) -> tuple[Ints, NDArray[np.float64]]:
@@ -99,7 +128,7 @@ class SelfLoss:
 
         if mean <= 0:
             return np.zeros(1, dtype=np.int64), np.ones(1)
-        share = min(max(1 - variance / mean, mean / self.docs), 1 - _LEAST_SHARE)
+        share = max(min(1 - variance / mean, 1 - _LEAST_SHARE), mean / self.docs)
         flipping = max(round(mean / share), 1)
         share = min(mean / flipping, 1.0)
         first, last = (int(edge) for edge in binom.ppf((_LEFT_OUT, 1 - _LEFT_OUT), flipping, share))

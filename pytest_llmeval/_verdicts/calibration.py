@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from pytest_llmeval._stats import Fails
+
 #: Smaller shares are all shown alike.
 _LEAST_SHOWN = 0.001
 #: The comparison that is named beside a plain threshold: a loss of at most one point, at 95 % confidence.
@@ -104,8 +106,7 @@ class GoodBuild:
 
     def visible_drop(self, error: float, margin: float) -> float:
         """Return the smallest true drop that fails "drop at most `margin`" at a level in 80 % of runs."""
-        n, loss = self.loss.docs, self.loss
-        return _stats.detectable_drop(n, self.flips / n, error, margin=margin, lean=loss.net / n, beyond=loss.most)
+        return self.loss.detectable_drop(self._fails(error, margin), margin)
 
     def failing(self, gate: Gate, members: int = 1, *, whole: bool = True) -> tuple[float, Interval] | None:
         """Return the share of good builds that a gate would fail, with its limits; None if it is not known.
@@ -125,10 +126,14 @@ class GoodBuild:
         allowed = float(change.offset) * (self.right / n if change.relative else 1.0)
         margin = allowed if self.worse_is_up else -allowed
         if gate.confidence is not None and gate.scope == "population":
-            beyond = _stats.failing_outcomes(n, margin, (1 - gate.confidence) / members)
-            return loss.failing(lambda lost, gained: beyond(lost, gained) & (lost - gained > loss.most))
+            return loss.failing(self._fails((1 - gate.confidence) / members, margin))
         slack = -_ROUNDING if change.operator in (">", "<") else _ROUNDING
         return loss.failing(lambda lost, gained: lost - gained > n * margin + slack)
+
+    def _fails(self, error: float, margin: float) -> Fails:
+        """Return a function of outcomes: which of them fail "drop at most `margin`" at a level, and are not excused."""
+        beyond, most = _stats.failing_outcomes(self.loss.docs, margin, error), self.loss.most
+        return lambda lost, gained: beyond(lost, gained) & (lost - gained > most)
 
     def _failing_bounds(self, gate: Gate) -> tuple[float, Interval]:
         limits = [(bound.operator, bound.value) for bound in gate.bounds]
@@ -214,7 +219,7 @@ def _failing_text(failing: tuple[float, Interval], runs: int) -> str:
     share, limits = failing
     ends = f"up to {_percent(limits.high)} %, " if limits.high >= _LEAST_SHOWN else ""
     if limits.low >= _LEAST_SHOWN:
-        ends = f"{_percent(limits.low)} to {_percent(limits.high)} %, "
+        ends = " to ".join(dict.fromkeys(map(_percent, (limits.low, limits.high)))) + " %, "
     return f"would fail {_percent(share)} % of good builds ({ends}from {runs} runs)"
 
 
