@@ -64,6 +64,8 @@ class Study:
         self.model = transformers.AutoModelForCausalLM.from_pretrained(given.model, dtype=torch.float32).eval()
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(given.model)
         self.lm = wrap_model(self.model, self.tokenizer, name="study")
+        # Engines are chosen by trials before anything is timed.
+        self.lm.prepare()
         self.given = given
         self._base = {name: weight.clone() for name, weight in self.model.state_dict().items()}
         self._folder = folder

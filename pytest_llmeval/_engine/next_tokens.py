@@ -15,6 +15,8 @@ from pytest_llmeval._engine.requests import Watch
 from pytest_llmeval._lm import NextToken
 
 
+#: The number of elements in one copy of logits on a CPU (4 MB): fresh memory for larger ones takes as long again.
+CPU_ELEMENTS = 1 << 20
 #: The number of ids whose weights are added up before a draw.
 BLOCK = 256
 #: Draws stop short of the whole sum, so that rounding never leads beyond the last id with a weight.
@@ -30,7 +32,8 @@ def next_tokens(logits: torch.Tensor, rows: Sequence[int], watches: Sequence[Wat
         alike.setdefault((watch.top, len(watch.ids)), []).append((row, watch))
     found: dict[tuple[int, Watch], NextToken] = {}
     # The probabilities are held three times: as they are, without the kept ids, and padded to whole blocks.
-    step = max(1, FLOAT_ELEMENTS // (4 * logits.shape[-1]))
+    most = CPU_ELEMENTS if logits.device.type == "cpu" else FLOAT_ELEMENTS // 4
+    step = max(1, most // logits.shape[-1])
     for group in alike.values():
         for start in range(0, len(group), step):
             part = group[start : start + step]

@@ -92,7 +92,7 @@ class TestNextTokens:
         rows = [A, Q, A, X, Q]
         watches = [Watch(top=3, draw=0.9), None, Watch((YES, NO, X)), Watch(top=3, draw=0.1), Watch((YES, NO, X))]
         whole = next_tokens(table(), rows, watches)
-        monkeypatch.setattr("pytest_llmeval._engine.next_tokens.FLOAT_ELEMENTS", 1)
+        monkeypatch.setattr("pytest_llmeval._engine.next_tokens.CPU_ELEMENTS", 1)
         assert next_tokens(table(), rows, watches) == whole
         assert whole[1] is None
         assert [token and len(token.ids) for token in whole] == [4, None, 3, 4, 3]
