@@ -196,8 +196,8 @@ def facts_of(lm: LM, known: KnownAnswers | None, described: Sequence[str], *, id
         facts = {name: plain_or_text(value) for name, value in describe().items()}
         if known is not None and isinstance(lm, DeferredLM):
             known.keep_facts(lm.facts_identity, described[-1], facts, len(described))
-    own = {"fingerprint": getattr(lm, "fingerprint", None), "vocabulary": getattr(lm, "vocabulary", None)}
-    return {**facts, **({name: plain_or_text(value) for name, value in own.items()} if identify else {})}
+    own = ("fingerprint", "vocabulary") if identify else ()
+    return {**facts, **{name: plain_or_text(getattr(lm, name, None)) for name in own}}
 
 
 def chat_of(lm: LM) -> ChatTemplate:

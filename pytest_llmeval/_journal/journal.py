@@ -172,17 +172,20 @@ class Journal:
 
     def _set_aside(self, reason: str, *, salvage: bool = True) -> bool:
         """Rename the file, move its intact entries to a new one, and return True; False if that is not possible."""
+        opened, aside = self._opened, self._path.with_name(ASIDE)
         self.close()
-        aside = self._path.with_name(ASIDE)
         try:
             if self._mode == "read":
                 raise PermissionError(errno.EACCES, self._limit)
-            # The log of a database is found by its name.
-            for suffix in ("-wal", "-shm", ""):
-                part, target = Path(f"{self._path}{suffix}"), Path(f"{aside}{suffix}")
-                target.unlink(missing_ok=True)
-                with contextlib.suppress(FileNotFoundError):
-                    part.rename(target)
+            with _one_process(self._path.with_suffix(".lock")):
+                if _identity(self._path) != opened:
+                    return True
+                # The log of a database is found by its name.
+                for suffix in ("-wal", "-shm", ""):
+                    part, target = Path(f"{self._path}{suffix}"), Path(f"{aside}{suffix}")
+                    target.unlink(missing_ok=True)
+                    with contextlib.suppress(FileNotFoundError):
+                        part.rename(target)
         except OSError as error:
             self._mode, self._limit = "off", f"{reason}; it cannot be set aside: {_reason(error)}"
             return False
@@ -190,6 +193,19 @@ class Journal:
         self._write(_INSERT, [(key, *row) for key, row in rows.items()])
         self._mended.append(f"{reason}; set aside as {aside.name}, and its {len(rows):,} intact entries are kept")
         return True
+
+
+@contextlib.contextmanager
+def _one_process(lock: Path) -> Iterator[None]:
+    """Let no other process do the same at the same time, where the system has such locks."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 class _OtherFormatError(sqlite3.Error):

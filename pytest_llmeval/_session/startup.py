@@ -63,7 +63,10 @@ def session_of(config: pytest.Config) -> Session:
     if SESSION not in config.stash:
         from pytest_llmeval._session.hooks import Running
         from pytest_llmeval._session.session import Session
+        from pytest_llmeval._session.signals import EndingSignals
 
         config.stash[SESSION] = session = Session(config, config.stash[SETTINGS], config.stash[MODELS])
         config.pluginmanager.register(Running(session), "llmeval-running")
+        if not session.on_worker:
+            config.pluginmanager.register(EndingSignals(), "llmeval-signals")
     return config.stash[SESSION]
