@@ -137,7 +137,9 @@ def failing_outcomes(n: int, margin: float, error: float) -> Fails:
     fewest_lost = cache(lambda discordant: _fewest_lost(n, discordant, margin, error))
 
     def fails(lost: Ints, gained: Ints) -> NDArray[np.bool_]:
-        discordant = lost + gained
+        # Counts that are taken to be independent may together exceed the docs.
+        lost = np.minimum(lost, n)
+        discordant = np.minimum(lost + gained, n)
         first = int(discordant.min())
         edges = _edges(fewest_lost, n, first, int(discordant.max()))
         return np.asarray(lost > edges[discordant - first])

@@ -3,13 +3,14 @@
     calibration  8 runs of the baseline's build: 61 of 1,221 docs differ between two of them, and 95 % of runs have a
                  net loss of at most 12 docs; this gate would fail 0.8 % of good builds (0.1 to 4 %, from 8 runs)
 
-A failed comparison is excused, so that it is inconclusive, if its net loss is at most that of 95 % of runs of
-the good build. Flips never make a gate pass, and p-values count all of them. The shares of good builds that fail are
-those of runs against this one baseline: one that was lucky fails more of them than its gates' level, however many runs.
+A failed comparison is excused, so that it is inconclusive, if its net loss is at most that of 95 % of runs of the
+good build. Flips never make a gate pass, and p-values count all of them. The shares of good builds that fail are those
+of runs against this one baseline: where it was lucky, they are above the level of the gate.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -97,12 +98,20 @@ class GoodBuild:
         return (
             f"{self.runs} runs of the baseline's build: {self.flips:.3g} of {docs_text(self.loss.docs)} differ between "
             f"two of them, and 95 % of runs have a net {'loss' if self.loss.most >= 0 else 'gain'} of at "
-            f"{'most' if self.loss.most >= 0 else 'least'} {docs_text(abs(int(self.loss.most // 1)))}"
+            f"{'most' if self.loss.most >= 0 else 'least'} {docs_text(abs(math.floor(self.loss.most)))}"
         )
 
-    def excuses(self, lost: int, gained: int) -> bool:
-        """Return True if a run of the good build may well have lost as much."""
-        return lost - gained <= self.loss.most
+    def allowed_loss(self, change: Change) -> float | None:
+        """Return the loss that a gate allows, below 0 for a required gain; None if the gate limits gains."""
+        if change.operator.startswith("<") is not self.worse_is_up:
+            return None
+        offset = float(change.offset) * (self.right / self.loss.docs if change.relative else 1.0)
+        return offset if self.worse_is_up else -offset
+
+    def excuses(self, change: Change, lost: int, gained: int) -> bool:
+        """Return True if a gate limits losses, and a run of the good build may well have lost as much."""
+        allowed = self.allowed_loss(change)
+        return allowed is not None and allowed >= 0 and lost - gained <= self.loss.most
 
     def visible_drop(self, error: float, margin: float) -> float:
         """Return the smallest true drop that fails "drop at most `margin`" at a level in 80 % of runs."""
@@ -117,14 +126,12 @@ class GoodBuild:
             return None
         if gate.change is not None:
             return self._failing_change(gate, gate.change, members)
-        return self._failing_bounds(gate)
+        return self._failing_bounds(gate, members)
 
     def _failing_change(self, gate: Gate, change: Change, members: int) -> tuple[float, Interval] | None:
-        if change.operator.startswith("<") is not self.worse_is_up:
+        n, loss, margin = self.loss.docs, self.loss, self.allowed_loss(change)
+        if margin is None:
             return None
-        n, loss = self.loss.docs, self.loss
-        allowed = float(change.offset) * (self.right / n if change.relative else 1.0)
-        margin = allowed if self.worse_is_up else -allowed
         if gate.confidence is not None and gate.scope == "population":
             return loss.failing(self._fails((1 - gate.confidence) / members, margin))
         slack = -_ROUNDING if change.operator in (">", "<") else _ROUNDING
@@ -132,13 +139,15 @@ class GoodBuild:
 
     def _fails(self, error: float, margin: float) -> Fails:
         """Return a function of outcomes: which of them fail "drop at most `margin`" at a level, and are not excused."""
-        beyond, most = _stats.failing_outcomes(self.loss.docs, margin, error), self.loss.most
+        beyond = _stats.failing_outcomes(self.loss.docs, margin, error)
+        # A required gain is not excused.
+        most = self.loss.most if margin >= 0 else -math.inf
         return lambda lost, gained: beyond(lost, gained) & (lost - gained > most)
 
-    def _failing_bounds(self, gate: Gate) -> tuple[float, Interval]:
+    def _failing_bounds(self, gate: Gate, members: int) -> tuple[float, Interval]:
         limits = [(bound.operator, bound.value) for bound in gate.bounds]
         n, sign = self.loss.docs, 1 if self.worse_is_up else -1
-        confidence = gate.confidence if gate.scope == "population" else None
+        confidence = None if gate.confidence is None or gate.scope == "dataset" else 1 - (1 - gate.confidence) / members
 
         def misses(right: int) -> bool:
             if confidence is None:

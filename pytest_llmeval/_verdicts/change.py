@@ -97,7 +97,7 @@ def judge_change(
             other = settled and settled.estimate(gate.scope, draw)
             if other and decide(other, confidence, condition) != "failed":
                 excuse = "without the flips under the noise floor it would not fail"
-            elif good and good.excuses(**seen.counts()):
+            elif good and good.excuses(change, **seen.counts()):
                 excuse = "a good build may lose as much by itself"
     excused = bool(excuse)
     evidence = Evidence(interval and seen.on_scale(interval), visible=_visible(gate, change, seen, members, good))

@@ -137,6 +137,14 @@ class TestShares:
         assert [[bool(one) for one in row] for row in fails] == exact
 
 
+def test_more_flips_than_docs() -> None:
+    """Five docs that nearly all flip: sums of independent counts reach beyond them."""
+    loss = SelfLoss(5, 1, 3.0, 2.0, 3.0, 2.0)
+    share, limits = loss.failing(_stats.failing_outcomes(5, 0.0, 0.05))
+    assert 0 <= limits.low <= share <= limits.high <= 1
+    assert 0 < loss.detectable_drop(_stats.failing_outcomes(5, 0.0, 0.05)) <= 1
+
+
 class TestGoodBuilds:
     def test_a_plain_threshold(self, tmp_path: Path) -> None:
         """150 of 200 right, of which 16 are coins: below 140 of 200 with more than 10 of 16."""
@@ -196,6 +204,12 @@ class TestExcuse:
         usual = calibration(lost=[0, 0], gained=[20, 20], variance=4.0)
         for gained, outcome in ((0, "inconclusive"), (30, "passed")):
             assert judged(compared(tmp_path, usual, 0, gained), self.GATE).outcome == outcome
+
+    @pytest.mark.parametrize(("gate", "gained"), [("acc >= baseline + 0.1 @ 0.95", 0), ("acc <= baseline @ 0.95", 20)])
+    def test_only_losses_are_excused(self, tmp_path: Path, gate: str, gained: int) -> None:
+        """A gain that was required, or one that was not allowed, is no loss."""
+        usual = calibration(lost=[4, 4], gained=[0, 0], variance=4.0)
+        assert judged(compared(tmp_path, usual, 0, gained), gate).outcome == "failed"
 
     def test_of_other_docs_it_says_nothing(self, tmp_path: Path) -> None:
         other = calibration(lost=[9, 9], gained=[0, 0], variance=4.0, docs=190)
