@@ -17,12 +17,14 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
 from functools import cache
+from itertools import product
 from math import log
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.optimize import minimize_scalar
+from scipy.special import ndtr
 from scipy.special import ndtri
 from scipy.stats import beta
 from scipy.stats import binom
@@ -63,6 +65,8 @@ ALPHA = 1 - CONFIDENCE
 SIZES = (100, 1_221, 14_042)
 DISCORDANCES = (0.02, 0.05, 0.10)
 Z = 1.6448536269514722
+#: Quantiles at which chances of docs are integrated.
+MIDDLES = (np.arange(20_000) + 0.5) / 20_000
 
 #: Docs per subject of MMLU's test split, by its four groups.
 MMLU = {
@@ -1039,37 +1043,84 @@ def at_truth(floor: float, docs: int, threshold: float, left: float, truth: floa
     return float(early), float(needed), float(chances[passing:].sum())
 
 
-class Worlds:
-    """Docs whose answers vary: each is right with a chance of its own, drawn from a beta distribution.
+class Sampled:
+    """Docs whose answers are drawn: each is right with a chance of its own, from a beta distribution.
 
-    Two answers of one model differ on the share `self_flips` of docs. A `lasting` drop leaves a part of the docs
-    without a chance; otherwise the log-odds of every doc fall by the same amount.
+    Two answers of one model differ on the share `self_flips` of docs. A drop lowers the log-odds of every doc.
     """
 
     def __init__(self, accuracy: float, self_flips: float) -> None:
         spread = self_flips / 2 / (accuracy * (1 - accuracy))
         shape = spread / (1 - spread)
-        middles = (np.arange(20_000) + 0.5) / 20_000
-        self.accuracy = accuracy
-        self.before = np.clip(beta.ppf(middles, accuracy * shape, (1 - accuracy) * shape), 1e-12, 1 - 1e-12)
+        chances = beta.ppf(MIDDLES, accuracy * shape, (1 - accuracy) * shape)
+        self.before = np.clip(chances, 1e-12, 1 - 1e-12)
+        self._odds = np.log(self.before) - np.log1p(-self.before)
 
-    def triples(self, drop: float, *, lasting: bool) -> Floats:
-        """Return the probability of (before, now, now again), each wrong or right, as an array of 2 by 2 by 2."""
-        old = self.before
-        if lasting:
-            parts = [(1 - drop / self.accuracy, old), (drop / self.accuracy, np.zeros_like(old))]
-        else:
-            odds = np.log(old) - np.log1p(-old)
+    def after(self, shift: float) -> tuple[Floats, Floats]:
+        """Return the chance of each doc to be right now, and when it is asked for again."""
+        chance = np.asarray(1 / (1 + np.exp(shift - self._odds)))
+        return chance, chance
 
-            def after(shift: float) -> Floats:
-                return np.asarray(1 / (1 + np.exp(shift - odds)))
 
-            parts = [(1.0, after(brentq(lambda s: float((old - after(s)).mean()) - drop, 0, 40) if drop else 0.0))]
-        found = np.zeros((2, 2, 2))
-        for share, new in parts:
-            sides = [np.stack([1 - chance, chance]) for chance in (old, new, new)]
-            found += share * np.einsum("ai,bi,ci->abc", *sides) / old.size
-        return found
+class Rounded:
+    """Docs whose margins, normal with variance 1, are computed with a normal error, also the second time."""
+
+    def __init__(self, accuracy: float, self_flips: float) -> None:
+        self._margins = ndtri(MIDDLES) + ndtri(accuracy)
+
+        def excess(error: float) -> float:
+            chance = ndtr(self._margins / error)
+            return float((2 * chance * (1 - chance)).mean()) - self_flips
+
+        self._error = brentq(excess, 1e-4, 10)
+        self.before = self.after(0.0)[1]
+
+    def after(self, shift: float) -> tuple[Floats, Floats]:
+        """Return the chance of each doc to be right now, and when it is asked for again."""
+        chance = ndtr((self._margins - shift) / self._error)
+        return chance, chance
+
+
+class RoundedNow(Rounded):
+    """The same docs beside a baseline without this error, in whose precision they are asked for again."""
+
+    def after(self, shift: float) -> tuple[Floats, Floats]:
+        """Return the chance of each doc to be right now, and when it is asked for again."""
+        return super().after(shift)[0], (self._margins > shift).astype(float)
+
+
+class RoundedBefore(Rounded):
+    """The same docs asked for again without the error of the baseline, as ``--llmeval-confirm`` does not do."""
+
+    def __init__(self, accuracy: float, self_flips: float) -> None:
+        super().__init__(accuracy, self_flips)
+        self.before = super().after(0.0)[0]
+
+    def after(self, shift: float) -> tuple[Floats, Floats]:
+        """Return the chance of each doc to be right now, and when it is asked for again."""
+        return super().after(shift)[0], (self._margins > shift).astype(float)
+
+
+def triples(world: Sampled | Rounded, drop: float, *, lasting: bool) -> Floats:
+    """Return the probability of (before, now, again), each wrong or right, as an array of 2 by 2 by 2.
+
+    A `lasting` drop leaves a part of the docs without a chance; the other kind lies on all docs alike.
+    """
+    old = world.before
+    if lasting:
+        hit = drop / float(old.mean())
+        parts = [(1 - hit, world.after(0.0)), (hit, (np.zeros_like(old), np.zeros_like(old)))]
+    else:
+
+        def excess(shift: float) -> float:
+            return float((world.after(0.0)[0] - world.after(shift)[0]).mean()) - drop
+
+        parts = [(1.0, world.after(brentq(excess, 0, 40) if drop else 0.0))]
+    found = np.zeros((2, 2, 2))
+    for share, (now, again) in parts:
+        sides = [np.stack([1 - chance, chance]) for chance in (old, now, again)]
+        found += share * np.einsum("ai,bi,ci->abc", *sides) / old.size
+    return found
 
 
 def confirmed_losses(times: int) -> None:
@@ -1080,29 +1131,34 @@ def confirmed_losses(times: int) -> None:
     n, rows = 1_221, []
     again = paired_gate(n, 0.0)
     drops = ((0.0, False), (0.01, True), (0.02, True), (0.02, False), (0.05, True), (0.05, False))
-    for accuracy in (0.7, 0.9):
-        for self_flips in (0.005, 0.05, 0.15):
-            world = Worlds(accuracy, self_flips)
-            for margin in (0.0, 0.01):
-                gate = paired_gate(n, margin)
-                for drop, lasting in drops:
-                    if drop == 0.01 and margin != drop:
-                        continue
-                    rng = np.random.default_rng(31)
-                    chances = world.triples(drop, lasting=lasting).ravel()
-                    counts = rng.multinomial(n, chances, times).reshape(times, 2, 2, 2)
-                    lost, gained = counts[:, 1, 0].sum(1), counts[:, 0, 1].sum(1)
-                    first = gate.failing(lost, gained)
-                    all_docs = again.failing(counts[:, 1, :, 0].sum(1), counts[:, 0, :, 1].sum(1))
-                    flipped = again.failing(counts[:, 1, 0, 0], counts[:, 0, 1, 1])
-                    lost_only = again.failing(counts[:, 1, 0, 0], gained)
-                    kind = "no drop" if not drop else f"{drop} {'lasting' if lasting else 'everywhere'}"
-                    cells = [rate(gate.rates(lost, gained)[0]), rate(first.mean())]
-                    cells += [rate((first & second).mean()) for second in (all_docs, flipped, lost_only)]
-                    cells += [f"{asked.mean():,.0f}" for asked in (n * first, (lost + gained) * first)]
-                    rows.append((accuracy, f"{self_flips:.1%}", margin, kind, *cells))
-    head = ("accuracy", "self-flips", "margin", "drop", "pass", "fail", "confirmed by all docs", "by flipped docs only")
-    head += ("by lost docs only", "docs asked again per run, all", "flipped only")
+    kinds = {
+        "sampled": Sampled,
+        "rounded": Rounded,
+        "rounded, baseline exact, again exact": RoundedNow,
+        "rounded, again exact": RoundedBefore,
+    }
+    for (kind, world), accuracy, self_flips, margin in product(
+        kinds.items(), (0.7, 0.9), (0.005, 0.05, 0.15), (0.0, 0.01)
+    ):
+        docs, gate = world(accuracy, self_flips), paired_gate(n, margin)
+        for drop, lasting in drops:
+            if drop == 0.01 and margin != drop:
+                continue
+            rng = np.random.default_rng(31)
+            chances = triples(docs, drop, lasting=lasting).ravel()
+            counts = rng.multinomial(n, chances, times).reshape(times, 2, 2, 2)
+            lost, gained = counts[:, 1, 0].sum(1), counts[:, 0, 1].sum(1)
+            first = gate.failing(lost, gained)
+            all_docs = again.failing(counts[:, 1, :, 0].sum(1), counts[:, 0, :, 1].sum(1))
+            flipped = again.failing(counts[:, 1, 0, 0], counts[:, 0, 1, 1])
+            lost_only = again.failing(counts[:, 1, 0, 0], gained)
+            cells = [rate(gate.rates(lost, gained)[0]), rate(first.mean())]
+            cells += [rate((first & second).mean()) for second in (all_docs, flipped, lost_only)]
+            cells += [f"{asked.mean():,.0f}" for asked in (n * first, (lost + gained) * first)]
+            name = "none" if not drop else f"{drop} {'lasting' if lasting else 'everywhere'}"
+            rows.append((kind, accuracy, f"{self_flips:.1%}", margin, name, *cells))
+    head = ("answers", "accuracy", "self-flips", "margin", "drop", "pass", "fail", "confirmed by all docs")
+    head += ("by flipped docs only", "by lost docs only", "docs asked again per run, all", "flipped only")
     table(f"Gates whose failure is confirmed, {n:,} docs, % of {times:,} comparisons", head, rows)
 
 

@@ -1,21 +1,21 @@
 """The docs of a run answered a second time by the same model, to confirm what a gate found (`--llmeval-confirm`).
 
-The second answers come from float32 if the model computes in a lower precision, else from another grouping of its
-requests (`LM.recomputed`). A model without such a method, for example a server, is asked as it is. Sampled texts get
-other seeds.
+A model in another precision than the baseline, for example bfloat16 beside float32, computes the second answers in that
+of the baseline, so that like is compared with like. Otherwise it computes them in another grouping of its requests
+(`LM.recomputed`): in float32 it would be better than the same model in bfloat16 that wrote the baseline, which hides
+losses. A model without such a method, for example a server, is asked as it is. Sampled texts get other seeds.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Iterator
+from itertools import chain
 from itertools import islice
 
 from pytest_llmeval._evaluation.model_run import ModelRun
 from pytest_llmeval._lm import LM
 
-
-#: Precisions below float32, as models state them.
-_LOWER = frozenset({"torch.bfloat16", "torch.float16"})
 
 #: Added to the seeds of sampled texts.
 _RESEED = 1
@@ -36,24 +36,30 @@ class SecondAnswers:
         #: Held, because a model loaded in another precision is closed when its iterator ends.
         self._ways: Iterator[LM] = iter(())
 
-    def model(self, lm: LM) -> LM:
-        """Return the model that answers a second time; it is made once. Raises ModelError if it cannot compute so."""
+    def model(self, lm: LM, dtypes: Iterable[str]) -> LM:
+        """Return the model that answers a second time, given the dtypes of the baseline; it is made once.
+
+        Raises ModelError if it cannot compute so.
+        """
         if self._lm is None:
-            self._ways = _other_ways(lm, str((self._first.facts or {}).get("model", {}).get("model_dtype")))
+            own = (self._first.facts or {}).get("model", {}).get("model_dtype")
+            found = set(dtypes)
+            differing = found.pop() if len(found) == 1 and own and own not in found else None
+            self._ways = _other_ways(lm, differing)
             other = next(self._ways, lm)
             # Weights that cannot be loaded are to be found out here, once, not doc by doc.
             getattr(other, "prepare", lambda: None)()
             self._lm = other
-            self.way = "" if self._lm is lm else str(getattr(self._lm, "name", type(self._lm).__name__))
+            self.way = "" if other is lm else str(getattr(other, "name", type(other).__name__))
         return self._lm
 
 
-def _other_ways(lm: LM, dtype: str) -> Iterator[LM]:
-    """Return the other ways of a model to compute, the best one to confirm with first; none if it has no others."""
+def _other_ways(lm: LM, dtype: str | None) -> Iterator[LM]:
+    """Return the other ways of a model to compute, in `dtype` first; none if it has no others."""
     recomputed = getattr(lm, "recomputed", None)
     if recomputed is None:
         return iter(())
-    if dtype not in _LOWER:
+    if dtype is None:
         return iter(recomputed(None))
     groupings = sum(1 for _ in recomputed(None))
-    return islice(recomputed("float32"), groupings, None)
+    return chain(islice(recomputed(dtype.removeprefix("torch.")), groupings, None), recomputed(None))

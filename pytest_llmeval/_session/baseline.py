@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Sequence
 
 import pytest
@@ -66,6 +67,11 @@ class BaselineOptions:
         except BaselineError:
             # The comparison reports it.
             return None
+
+    def dtypes(self, tasks: Iterable[Task]) -> set[str]:
+        """Return the dtypes in which the models computed that answered for the baseline, as far as it states them."""
+        records = filter(None, (self.record(task.name) for task in tasks))
+        return {str(model["dtype"]) for record in records for model in record.header.models if model["dtype"]}
 
     def data(self, run: ModelRun, owner: Task | Group) -> GateData:
         """Return the docs of a task or group, paired with those of the baseline."""

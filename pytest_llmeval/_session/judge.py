@@ -137,7 +137,7 @@ class Judge:
         answers, second = self.second_answers(run), second_gate(gate)
         try:
             lm = load()
-            other = answers.model(lm)
+            other = answers.model(lm, self._baseline.dtypes(self.evaluation.leaves(owner)))
         except LLMEvalError as error:
             return not_confirmed(verdict, str(error))
         self.score(answers.run, owner, second, other, lambda task, index: False)

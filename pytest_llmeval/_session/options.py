@@ -148,9 +148,10 @@ OPTIONS = (
     ),
     _switch(
         "confirm",
-        "Before a comparison with a confidence fails, have all of its docs answered again: in float32 if the model "
-        "computes in a lower precision, else in passes of other sizes, with other seeds where texts are sampled. The "
-        "gate is inconclusive, not failed, unless the second answers show a loss too. Needs --llmeval-baseline.",
+        "Before a comparison with a confidence fails, have all of its docs answered again: in the precision of the "
+        "baseline if the model computes in another one, else in passes of other sizes, with other seeds where texts "
+        "are sampled. The gate is inconclusive, not failed, unless the second answers show a loss too. Needs "
+        "--llmeval-baseline.",
     ),
     Option(
         "wrong",

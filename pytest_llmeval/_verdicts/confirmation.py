@@ -5,8 +5,8 @@
 
 A gate fails only if both looks show a loss: the first one beyond the margin, at the error that the gate's family
 leaves, the second one any loss at all, at the gate's own error. An intersection of two rejections is no more likely
-than the first of them, so no error grows, whatever the second look is. A failure that is not confirmed is inconclusive:
-the second look never makes a gate pass.
+than the first of them, so no error of a failure grows, whatever the second look is (a false discovery rate is that of
+the first looks). A failure that is not confirmed is inconclusive: the second look never makes a gate pass.
 
 All docs are asked for again, not only those that changed. A doc whose answers vary is right with some chance q. Of docs
 with q = .9, a tenth were wrong the first time, and nine tenths of those will be right the second time, also if q fell

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -173,25 +172,35 @@ class Recomputed(FakeLM):
             yield FakeLM(name=name)
 
 
+class Grouped(FakeLM):
+    """A model that knows of no other dtype."""
+
+    def recomputed(self, dtype: str | None) -> Iterator[LM]:
+        yield FakeLM(name="small passes")
+
+
 class TestSecondAnswers:
     @pytest.mark.parametrize(
-        ("lm", "facts", "way"),
+        ("lm", "own", "baseline", "way"),
         [
-            (Recomputed(), {"model": {"model_dtype": "torch.bfloat16"}}, "float32"),
-            (Recomputed(), {"model": {"model_dtype": "torch.float16"}}, "float32"),
-            (Recomputed(), {"model": {"model_dtype": "torch.float32"}}, "small passes"),
-            (Recomputed(), None, "small passes"),
-            (FakeLM(), {"model": {"model_dtype": "torch.bfloat16"}}, ""),
+            (Recomputed(), "torch.bfloat16", {"torch.float32"}, "float32"),
+            (Recomputed(), "torch.float32", {"torch.float16"}, "float16"),
+            (Recomputed(), "torch.bfloat16", {"torch.bfloat16"}, "small passes"),
+            (Recomputed(), "torch.bfloat16", {"torch.bfloat16", "torch.float32"}, "small passes"),
+            (Recomputed(), "torch.bfloat16", set(), "small passes"),
+            (Recomputed(), None, {"torch.float32"}, "small passes"),
+            (Grouped(), "torch.bfloat16", {"torch.float32"}, "small passes"),
+            (FakeLM(), "torch.bfloat16", {"torch.float32"}, ""),
         ],
     )
-    def test_the_way(self, lm: LM, facts: Mapping[str, Any] | None, way: str) -> None:
+    def test_the_way(self, lm: LM, own: str | None, baseline: set[str], way: str) -> None:
         run = ModelRun(Evaluation(Settings(), Registry()))
-        run.facts = facts
+        run.facts = own and {"model": {"model_dtype": own}}
         answers = SecondAnswers(run)
-        other = answers.model(lm)
+        other = answers.model(lm, baseline)
         assert answers.way == way
         assert (other is lm) == (way == "")
-        assert answers.model(lm) is other
+        assert answers.model(lm, baseline) is other
         assert answers.run.noise is run.noise
 
     def test_texts_are_sampled_with_another_seed(self) -> None:
