@@ -21,6 +21,17 @@ FEWSHOT_SEED = 1234
 
 
 @dataclass(frozen=True, slots=True)
+class Shard:
+    """One of `of` parts of an evaluation, by its number from 1."""
+
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """The settings of a run.
 
@@ -35,6 +46,7 @@ class Settings:
     of other sizes, and in `noise_dtype` if that is set. `calibration_runs`: the number of times that every doc is
     answered for a baseline, 0 if it is not calibrated. `baseline_topk`: the number of likeliest next tokens that the
     baseline keeps at each scored position; 0 for none. `confirm`: ask for the docs of a failing comparison again.
+    `shard`: the part of the docs that is answered here.
     """
 
     data_dir: Path | None = None
@@ -61,6 +73,7 @@ class Settings:
     noise_docs: int = 0
     noise_dtype: str | None = None
     calibration_runs: int = 0
+    shard: Shard | None = None
     confirm: bool = False
 
 

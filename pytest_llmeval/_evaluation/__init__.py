@@ -20,6 +20,9 @@ from pytest_llmeval._evaluation.noise import NoiseFloors
 from pytest_llmeval._evaluation.noise import measure
 from pytest_llmeval._evaluation.noise import probed_docs
 from pytest_llmeval._evaluation.repeats import Repeats
+from pytest_llmeval._evaluation.shards import TaskPlan
+from pytest_llmeval._evaluation.shards import docs_of
+from pytest_llmeval._evaluation.shards import plan_of
 
 
 __all__ = [
@@ -32,9 +35,12 @@ __all__ = [
     "Repeats",
     "SecondAnswers",
     "SelectedGate",
+    "TaskPlan",
     "ask_model",
+    "docs_of",
     "evaluate",
     "measure",
+    "plan_of",
     "probed_docs",
     "usage_of",
 ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import nullcontext
 from contextlib import suppress
 from dataclasses import replace
@@ -119,6 +121,8 @@ class Evaluation:
         self.sizes: dict[str, tuple[int, int]] = {}
         #: Task name -> the reason why its docs cannot be evaluated, whatever the model.
         self.data_errors: dict[str, str] = {}
+        #: Task name -> the docs that this shard answers; None if there are no shards.
+        self.shares: Mapping[str, AbstractSet[int]] | None = None
         #: The number of models that are judged in this session, at most.
         self.models = 1
         self._source = DataSource()
@@ -144,6 +148,10 @@ class Evaluation:
     def asked(self, task: str) -> int:
         """Return how many docs this session asks for; 0 for a task that is not open."""
         return self.sizes.get(task, (0, 0))[0]
+
+    def is_here(self, task: str, doc: int) -> bool:
+        """Return True if this session answers a doc; False for a doc of another shard."""
+        return self.shares is None or doc in self.shares.get(task, ())
 
     def expect_models(self, count: int) -> None:
         """Take note of the number of models that are judged. For several, rendered docs are kept.

@@ -180,6 +180,8 @@ class ModelRun:
         opened, known = self.evaluation.open(task), self.results(task.name)
         opened.check_examples()
         missing = [index for index in indices if index not in known]
+        if not missing:
+            return
         # Docs are asked for again to see whether the answer is the same: the model must give it.
         answers = None if self._reseed else known_answers(self.evaluation.journal, lm)
         done, before = 0, usage_of(lm).get("tokens", 0)

@@ -7,6 +7,7 @@ table, lines             tables and lines for the terminal and for the summary o
 baseline_lines           lines on the differences of a run from its baseline
 model_comparison         the change of each value from the first to the last model
 result_files             --llmeval-output
+shard_files              the results of --llmeval-shard, for --llmeval-merge
 """
 
 from __future__ import annotations
@@ -34,6 +35,13 @@ from pytest_llmeval._report.result_files import prepare_output
 from pytest_llmeval._report.result_files import result_dict
 from pytest_llmeval._report.result_files import sample_rows
 from pytest_llmeval._report.result_files import write_output
+from pytest_llmeval._report.shard_files import JoinedShards
+from pytest_llmeval._report.shard_files import ShardHead
+from pytest_llmeval._report.shard_files import answer_settings
+from pytest_llmeval._report.shard_files import read_shards
+from pytest_llmeval._report.shard_files import shard_path
+from pytest_llmeval._report.shard_files import task_difference
+from pytest_llmeval._report.shard_files import write_shard
 from pytest_llmeval._report.table import markdown_table
 from pytest_llmeval._report.table import result_table
 
@@ -41,12 +49,15 @@ from pytest_llmeval._report.table import result_table
 __all__ = [
     "GateLine",
     "GroupReport",
+    "JoinedShards",
     "ModelComparison",
     "ModelReport",
     "ReportLine",
     "RunFacts",
+    "ShardHead",
     "TaskReport",
     "Trend",
+    "answer_settings",
     "append_lines",
     "append_step_summary",
     "baseline_lines",
@@ -56,12 +67,16 @@ __all__ = [
     "markdown_table",
     "model_lines",
     "prepare_output",
+    "read_shards",
     "result_dict",
     "result_table",
     "sample_rows",
+    "shard_path",
     "step_summary",
+    "task_difference",
     "trends_of_group",
     "trends_of_task",
     "write_output",
     "write_report",
+    "write_shard",
 ]

@@ -7,7 +7,8 @@ collect, items              a task file as a module of doc and gate items; file_
 hooks                       the hooks of a run: item outcomes and their letters, exit status
 item_runs                   a doc item with its numbers for JUnit, a gate item, the score item of a group
 judge, early_stop           the way of a gate to its verdict, over all docs or in random order until it is proven
-xdist, bisect               the same over several workers, and over saved checkpoints
+xdist, shards, bisect       the same over several workers, over several jobs, and over saved checkpoints
+scheduling                  the blocks of docs that workers get, and what becomes of those of a worker that died
 listing, progress           --llmeval-list and --llmeval-show; the text beside pytest's progress row
 report_data, summary        the end of a session: the report, the lines of a baseline that is written, the files
 """

@@ -46,7 +46,7 @@ def usage_problem(session: Session, items: Iterable[pytest.Item]) -> str | None:
         return None
     needed = list(items)
     try:
-        if any("llmeval_model_name" in getattr(item, "fixturenames", ()) for item in needed):
+        if session.joined is None and any("llmeval_model_name" in getattr(item, "fixturenames", ()) for item in needed):
             session.models.check()
         _check_served(session, needed)
         if any(doc_of(item) or owner_of(item) for item in needed):

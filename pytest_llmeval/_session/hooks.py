@@ -9,6 +9,7 @@ import pytest
 
 from pytest_llmeval._session import collect
 from pytest_llmeval._session import listing
+from pytest_llmeval._session import shards
 from pytest_llmeval._session import xdist
 from pytest_llmeval._session.checks import usage_problem
 from pytest_llmeval._session.item_runs import OUTCOME
@@ -48,12 +49,19 @@ class Running:
         for module in {item.parent for item in items if isinstance(item.parent, collect.TaskModule)}:
             module.add_names()
         collect.order(items)
+        shards.divide(self.session, items)
+        if self.session.joined:
+            shards.without_model(items)
 
     @pytest.hookimpl(tryfirst=True)  # before a worker of xdist says that it is ready
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self.session.selection.select(session.items)
+        if self.session.joined:
+            shards.merge(self.session, self.session.joined)
         collect.tolerate_broken_files(session)
         problem = usage_problem(self.session, session.items)
+        if self.session.joined and not problem:
+            problem = shards.merge_problem(self.session, self.session.joined)
         if self.on_worker:
             xdist.learn(self.session, session.items)
             xdist.publish_collection(self.session, session.items, problem)
@@ -128,5 +136,8 @@ class Running:
         yield
         if self.session.evaluation.journal is not None:
             self.session.evaluation.journal.close()
+        if self.session.settings.shard and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+            # A shard may have no doc.
+            session.exitstatus = pytest.ExitCode.OK
         if self.session.failed_at_end and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

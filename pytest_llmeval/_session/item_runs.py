@@ -39,6 +39,9 @@ def run_doc(session: Session, item: pytest.Item, found: DocItem, lm: LM) -> None
     """Have the model answer a doc, and those of the next wave with it, and record the outcome."""
     run, task, index = session.selection.run(model_of(item)), found.opened.task, found.index
     if index not in run.results(task.name):
+        if session.joined:
+            lacks = f"{task.name} doc {index}: no shard has a result of it"
+            pytest.fail(run.model_errors.get(task.name, lacks), pytrace=False)
         session.announce(run, lm)
         if reason := session.judge.unneeded(run, task):
             pytest.skip(reason)
@@ -128,7 +131,8 @@ def run_score(session: Session, item: pytest.Item, owner: Group, lm: LM) -> None
     if session.on_worker:
         xdist.prepare_on_worker(session, item, run, owner, None, lm)
         return
-    session.judge.prepare(run, owner, None, lm)
+    if session.joined is None:
+        session.judge.prepare(run, owner, None, lm)
     if problem := session.judge.row_problem(run, owner):
         outcome, reason = problem
         raise (pytest.skip if outcome == "skipped" else pytest.fail).Exception(reason, pytrace=False)

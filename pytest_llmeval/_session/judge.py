@@ -128,7 +128,8 @@ class Judge:
         """
         self.score(run, owner, gate, lm, skip)
         if gate is not None and gate.compares:
-            run.noise.measure(lm, self.evaluation.leaves(owner) if probed is None else probed)
+            leaves = self.evaluation.leaves(owner) if probed is None else probed
+            run.noise.measure(lm, (task for task in leaves if self._probes(task)))
 
     def _confirmed(
         self, run: ModelRun, owner: Task | Group, gate: Gate, load: Callable[[], LM], verdict: Verdict
@@ -151,12 +152,20 @@ class Judge:
             self._seconds[run.model] = SecondAnswers(run)
         return self._seconds[run.model]
 
+    def _probes(self, task: Task) -> bool:
+        """Return True if the noise of a task is measured here: in the shard with its first doc."""
+        if self.evaluation.shares is None or task.name in self.evaluation.data_errors:
+            return True
+        return any(self.evaluation.is_here(task.name, doc) for doc in self.evaluation.open(task).asked[:1])
+
     def excuse(self, owner: Task | Group, gate: Gate | None) -> str | None:
         """Return why a gate, or the row of a group, is skipped; None if it is not.
 
-        There is nothing to compare with while the baseline is written, and the configuration may skip tasks without
-        data.
+        A shard judges nothing, there is nothing to compare with while the baseline is written, and the configuration
+        may skip tasks without data.
         """
+        if shard := self.evaluation.settings.shard:
+            return f"shard {shard} judges nothing: --llmeval-merge judges all shards together"
         if gate is not None and gate.needs_baseline and self._baseline.updating:
             return f"baseline {self._baseline.name!r} is being written, there is nothing to compare with"
         if not self._skips_missing_data:
@@ -195,7 +204,8 @@ class Judge:
         """
         for task in self.evaluation.leaves(owner):
             try:
-                docs = [index for index in self.evaluation.open(task).asked if not skip(task, index)]
+                asked = self.evaluation.open(task).asked
+                docs = [doc for doc in asked if self.evaluation.is_here(task.name, doc) and not skip(task, doc)]
                 run.score(lm, task, docs, self._progress.of(task.name))
             except LLMEvalError as error:
                 run.record_error(task, error)

@@ -39,7 +39,7 @@ def show_instead_of_running(session: Session, items: Iterable[pytest.Item]) -> b
 def gate_prospects(session: Session) -> list[str]:
     """Return what the selected gates could show: the same for all models, so of the first one."""
     run = next((run for run in session.selection.runs.values() if run.gates), None)
-    if run is None:
+    if run is None or session.settings.shard:
         return []
     planned = [
         Planned(

@@ -53,8 +53,10 @@ class ModelChoice:
 class Models:
     """The models named by option or ini. Raises SettingError for names that do not tell them apart."""
 
-    def __init__(self, config: pytest.Config) -> None:
-        self.choices = choices = _choices(config)
+    def __init__(self, config: pytest.Config, merged: Sequence[ModelChoice] | None = None) -> None:
+        #: True if the models are those of shards, which have answered: none is loaded.
+        self.have_answered = merged is not None
+        self.choices = choices = _choices(config) if merged is None else tuple(merged)
         bisected = bool(value_of(config, "bisect"))
         #: Checkpoints of a search that were found beside its two ends, not named.
         self._found = choices[1:-1] if bisected and not config.getoption("llmeval_model") else ()
@@ -100,6 +102,8 @@ class Models:
 
     def serve(self, name: str | None) -> Iterator[LM]:
         """Load the model of that name, hand it out once, and close it."""
+        if self.have_answered:
+            pytest.skip("--llmeval-merge runs without a model")
         choice = next((choice for choice in self.choices if choice.name == name), None)
         if choice is None:
             pytest.fail(NO_MODEL, pytrace=False)

@@ -21,6 +21,7 @@ from pytest_llmeval._models import DTYPES
 from pytest_llmeval._plain import did_you_mean
 from pytest_llmeval._settings import FEWSHOT_SEED
 from pytest_llmeval._settings import Settings
+from pytest_llmeval._settings import Shard
 from pytest_llmeval._settings import ValueType
 from pytest_llmeval._settings import one_of
 from pytest_llmeval._settings import parse_pairs
@@ -105,6 +106,18 @@ OPTIONS = (
         "gen-kwargs",
         "K=V,...",
         "Generation settings that override those of every task: temperature, max_gen_toks, until, ...",
+    ),
+    _text(
+        "shard",
+        "I/N",
+        "Evaluate part I of N of the docs, about equally much text each, and leave the results in the folder of "
+        "--llmeval-output. Nothing is judged before --llmeval-merge.",
+    ),
+    _text(
+        "merge",
+        "GLOB",
+        "Join the results of all shards in these files and folders, e.g. 'out/*', and judge them as one run, without a "
+        "model.",
     ),
     _text("output", "DIR", "Write results and samples to DIR, in the file format of lm-evaluation-harness."),
     _text(
@@ -300,7 +313,8 @@ def read_settings(config: pytest.Config) -> Settings:
         bootstrap_iters=_read_ini(config, "bootstrap_iters", whole_number()),
         # A wrong answer that fails shows its prompt and answers.
         keep_samples=bool(value_of(config, "output")) or value_of(config, "wrong") == "fail",
-        keep_keys=bool(baseline),
+        # The merge may compare.
+        keep_keys=bool(baseline or value_of(config, "shard")),
         identify=updating,
         early_stop=bool(value_of(config, "early-stop")),
         stop_seed=_stop_seed(config),
@@ -313,6 +327,7 @@ def read_settings(config: pytest.Config) -> Settings:
         noise_dtype=noise_dtype,
         calibration_runs=calibration_runs or 0,
         confirm=bool(value_of(config, "confirm") and baseline and not updating),
+        shard=_read(config, "shard", SHARD),
     )
 
 
@@ -338,6 +353,7 @@ def _check_combinations(config: pytest.Config) -> None:
             f"{origin_of(config, 'update-baseline')}: a baseline holds all docs that were asked for, and "
             f"{origin_of(config, 'early-stop')} omits some: they cannot be combined"
         )
+    _check_shards(config)
     if noise and early_stop:
         raise SettingError(
             f"{origin_of(config, 'noise')}: flips within noise are counted over all docs, and "
@@ -361,6 +377,34 @@ def _check_combinations(config: pytest.Config) -> None:
             "--llmeval-confirm: is for comparisons with a baseline: name one with --llmeval-baseline, without "
             "--llmeval-update-baseline"
         )
+
+
+def _check_shards(config: pytest.Config) -> None:
+    """Raise SettingError if shards or their merge are asked for with an option that they exclude, or need another."""
+    for name in ("shard", "merge"):
+        if not value_of(config, name):
+            continue
+        origin = f"{origin_of(config, name)} {value_of(config, name)}"
+        if value_of(config, "early-stop"):
+            raise SettingError(
+                f"{origin}: with {origin_of(config, 'early-stop')} the answers of all docs decide which others are "
+                "needed, and a shard knows only its own: they cannot be combined"
+            )
+        if value_of(config, "bisect"):
+            raise SettingError(
+                f"{origin}: {origin_of(config, 'bisect')} judges each checkpoint: they cannot be combined"
+            )
+        if config.getoption("llmeval_confirm"):
+            raise SettingError(
+                f"{origin}: --llmeval-confirm asks for docs again once a gate would fail, when shards have ended: they "
+                "cannot be combined"
+            )
+    if value_of(config, "shard") and value_of(config, "merge"):
+        raise SettingError("--llmeval-merge: joins shards that were run before: omit --llmeval-shard")
+    if value_of(config, "shard") and not value_of(config, "output"):
+        raise SettingError(f"{origin_of(config, 'shard')}: needs --llmeval-output DIR, for the results to merge")
+    if value_of(config, "merge") and config.getoption("llmeval_model"):
+        raise SettingError("--llmeval-merge: the shards name their models: omit --llmeval-model")
 
 
 def _read(config: pytest.Config, name: str, value_type: ValueType[T]) -> T | None:
@@ -427,6 +471,13 @@ def _split(text: str) -> float:
     return number
 
 
+def _shard(text: str) -> Shard:
+    number, of = (whole_number(1).convert(part) for part in text.split("/"))
+    if number > of:
+        raise ValueError(text)
+    return Shard(number, of)
+
+
 def _noise(text: str) -> tuple[int, str | None]:
     docs, colon, dtype = text.partition(":")
     return whole_number(1).convert(docs), one_of(*NOISE_DTYPES).convert(dtype) if colon else None
@@ -438,6 +489,7 @@ LIMIT = ValueType("a number of docs (10) or a share below 1 (0.1)", _limit)
 SAMPLE = ValueType("random:SEED with a whole number, e.g. random:7", _sample_seed)
 CONFIDENCE = ValueType("a number from 0.5 to 1", _confidence)
 SPLIT = ValueType("a number between 0 and 1, e.g. 0.2", _split)
+SHARD = ValueType("I/N, part I from 1 to N of N parts, e.g. 2/8", _shard)
 RUNS = whole_number(2)
 TOPK = whole_number(1)
 NOISE = ValueType(f"N or N:DTYPE, e.g. 64 or 64:bfloat16 (dtypes: {', '.join(NOISE_DTYPES)})", _noise)

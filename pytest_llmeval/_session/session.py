@@ -13,6 +13,7 @@ from pytest_llmeval._evaluation import Evaluation
 from pytest_llmeval._evaluation import ModelRun
 from pytest_llmeval._lm import LM
 from pytest_llmeval._registry import Registry
+from pytest_llmeval._report import JoinedShards
 from pytest_llmeval._results import Summary
 from pytest_llmeval._session.baseline import BaselineOptions
 from pytest_llmeval._session.early_stop import EarlyStop
@@ -32,8 +33,14 @@ from pytest_llmeval._task import Task
 class Session:
     """Settings, tasks, runs and rules of one pytest session, each an object of its own."""
 
-    def __init__(self, config: pytest.Config, settings: Settings, models: Models) -> None:
+    def __init__(
+        self, config: pytest.Config, settings: Settings, models: Models, joined: JoinedShards | None = None
+    ) -> None:
         self.config = config
+        #: The shards that this run merges; None in any other run.
+        self.joined = joined
+        #: Task name -> hash of its plan, in a shard.
+        self.plan: dict[str, str] = {}
         self.settings = settings
         self.models = models
         #: True in a worker process of pytest-xdist.
@@ -85,6 +92,8 @@ class Session:
 
     def asked_result(self, name: str, model: str, lm: LM) -> Summary:
         """Return the numbers of a task or group for a test of the user, which an error fails by its message alone."""
+        if shard := self.settings.shard:
+            pytest.skip(f"shard {shard} has only a part of the results")
         try:
             return self.result_of(name, model, lm)
         except LLMEvalError as error:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_llmeval._errors import SettingError
+from pytest_llmeval._session.models import ModelChoice
 from pytest_llmeval._session.models import Models
 from pytest_llmeval._session.options import order_text
 from pytest_llmeval._session.options import read_settings
@@ -19,12 +20,14 @@ from pytest_llmeval._settings import Settings
 
 
 if TYPE_CHECKING:
+    from pytest_llmeval._report import JoinedShards
     from pytest_llmeval._session.session import Session
 
 
 SETTINGS = pytest.StashKey[Settings]()
 MODELS = pytest.StashKey[Models]()
 SESSION = pytest.StashKey["Session"]()
+JOINED: pytest.StashKey[JoinedShards] = pytest.StashKey()
 
 
 def configure(config: pytest.Config) -> None:
@@ -32,8 +35,16 @@ def configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "llmeval(task, group): docs and gates of a language-model task")
     config.addinivalue_line("markers", "llmeval_gate: a gate, which needs all docs of its task or group")
     try:
-        config.stash[SETTINGS] = settings = read_settings(config)
-        config.stash[MODELS] = models = Models(config)
+        settings, merged = read_settings(config), None
+        if value_of(config, "merge"):
+            from pytest_llmeval._session.shards import joined_shards
+
+            config.stash[JOINED] = joined = joined_shards(config)
+            settings = joined.adopted(settings)
+            merged = [ModelChoice(*choice) for choice in joined.head.models]
+            config.option.llmeval_model_args = joined.head.model_args or None
+        config.stash[SETTINGS] = settings
+        config.stash[MODELS] = models = Models(config, merged)
         if config.getoption("llmeval_model") or config.getoption("llmeval_bisect"):
             models.check()
         if value_of(config, "output") or value_of(config, "gen-kwargs") or config.getoption("llmeval_baseline"):
@@ -65,7 +76,8 @@ def session_of(config: pytest.Config) -> Session:
         from pytest_llmeval._session.session import Session
         from pytest_llmeval._session.signals import EndingSignals
 
-        config.stash[SESSION] = session = Session(config, config.stash[SETTINGS], config.stash[MODELS])
+        joined = config.stash.get(JOINED, None)
+        config.stash[SESSION] = session = Session(config, config.stash[SETTINGS], config.stash[MODELS], joined)
         config.pluginmanager.register(Running(session), "llmeval-running")
         if not session.on_worker:
             config.pluginmanager.register(EndingSignals(), "llmeval-signals")

@@ -27,12 +27,16 @@ from pytest_llmeval._session.options import value_of
 from pytest_llmeval._session.report_data import model_reports
 from pytest_llmeval._session.report_data import run_facts
 from pytest_llmeval._session.session import Session
+from pytest_llmeval._session.shards import close_shard
 from pytest_llmeval._verdicts import changes_of_task
 
 
 def close(session: Session, reporter: pytest.TerminalReporter) -> None:
     """Report everything that is known, also after an interrupt. A file that cannot be written is an error, in red."""
     if session.config.option.collectonly or session.looks_only:
+        return
+    if session.settings.shard:
+        close_shard(session, reporter)
         return
     verbosity = session.config.get_verbosity()
     reports = model_reports(session)

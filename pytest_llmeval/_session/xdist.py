@@ -122,6 +122,7 @@ def _news(session: Session, known: Iterable[str], scored: Iterable[str]) -> dict
     """Return what the controller needs of some tasks, and all results that it has not been sent."""
     evaluation = session.evaluation
     return {
+        "plan": session.plan,
         "sizes": {task: list(evaluation.sizes[task]) for task in known if task in evaluation.sizes},
         "paths": {task: str(evaluation.path_of(task)) for task in scored},
         "data_errors": evaluation.data_errors,
@@ -265,6 +266,7 @@ class Controller:
         """Add what a worker found, as `_news` sent it."""
         evaluation = self.session.evaluation
         self.paths.update(news.get("paths", {}).values())
+        self.session.plan.update(news.get("plan", {}))
         evaluation.sizes.update({task: tuple(pair) for task, pair in news.get("sizes", {}).items()})
         evaluation.data_errors.update(news.get("data_errors", {}))
         for model, plain in news.get("runs", {}).items():
