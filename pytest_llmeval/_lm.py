@@ -168,8 +168,9 @@ class GenerationKwargs:
 class LM(Protocol):
     """A language model. Answers are in the order of the requests.
 
-    Optional members, used where present: `fingerprint: str`, `max_length: int`, `name: str`,
-    `apply_chat_template(messages, add_generation_prompt) -> str`, `prepare()`, `close()`,
+    Optional members, used where present: `fingerprint: str`, which changes with its answers (the journal keeps those of
+    a model that has one), `max_length: int`, `name: str`, `apply_chat_template(messages,
+    add_generation_prompt) -> str`, `prepare()`, `close()`,
     `on_progress: Callable[[int, int], None] | None` (settable), called with the numbers of requests done and in all,
     `usage() -> Mapping[str, int]`, the `tokens` read so far and the `peak_memory` in bytes, and
     `describe() -> Mapping[str, Any]`, facts for result files: ``model`` and ``tokenizer`` map names to facts,

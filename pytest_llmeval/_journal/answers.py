@@ -111,7 +111,12 @@ def encoded(answer: Any) -> bytes | None:
     if type(answer) in (Loglikelihood, tuple) and list(map(type, answer)) == [float, bool]:
         logprob, is_greedy = answer
         flags = (is_greedy, getattr(answer, "truncated", False))
-        return None if math.isnan(logprob) else b"l" + struct.pack("<d??", logprob, *flags)
+        # Next tokens are not kept.
+        return (
+            None
+            if math.isnan(logprob) or getattr(answer, "next_tokens", ())
+            else b"l" + struct.pack("<d??", logprob, *flags)
+        )
     if type(answer) is Generation and answer.finish_reason in _FINISH_REASONS:
         flags = (_FINISH_REASONS.index(answer.finish_reason), answer.truncated)
         texts = [text.encode("utf-8", "surrogatepass") for text in (answer, answer.raw)]

@@ -2,9 +2,9 @@
 
 startup, options, checks    the options of a run and the seed of early stopping; usage errors (exit code 4)
 session, selection, rules   what was collected and selected, and the gates that the configuration adds
-models, baseline            the models and the baseline that options name; docs beside those of the baseline
+models, baseline, journal   the models and the baseline that options name; docs beside those of the baseline
 collect, items              a task file as a module of doc and gate items; file_patterns: which files are task files
-hooks                       the hooks of a run: item outcomes and their letters, exit status
+hooks, signals              the hooks of a run: item outcomes and their letters, exit status; its end by a signal
 item_runs                   a doc item with its numbers for JUnit, a gate item, the score item of a group
 judge, early_stop           the way of a gate to its verdict, over all docs or in random order until it is proven
 xdist, shards, bisect       the same over several workers, over several jobs, and over saved checkpoints
