@@ -49,6 +49,7 @@ from pytest_llmeval._stats.tango import score_limit
 from pytest_llmeval._task import Metric
 from pytest_llmeval._task import ScoreRange
 from pytest_llmeval._verdicts.calibration import GoodBuild
+from pytest_llmeval._verdicts.calibration import good_builds_line
 from pytest_llmeval._verdicts.estimate import decide
 from pytest_llmeval._verdicts.estimate import estimate_of
 from pytest_llmeval._verdicts.samples import Column
@@ -582,6 +583,8 @@ def calibration(times: int) -> None:
     table(f"Gates against {times:,} baselines, each calibrated by {CALIBRATING} runs, %", head, compared)
     head = ("docs", "flips of", "fails", "stated", "stated by 90 % of sessions", "in the stated range")
     table("A plain threshold 1.08 standard deviations below the mean of a good build, % of good builds", head, plain)
+    coins = GoodBuild(CALIBRATING, stats.SelfLoss(1_221, CALIBRATING - 1, 30.5, 30.5, 15.25, 15.25), 61.0, 1_148)
+    print(f"\n{good_builds_line(parse_gate_text('acc >= 0.935'), coins, 1, whole=True)}")
 
 
 def _calibrated_comparison(
