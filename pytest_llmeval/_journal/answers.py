@@ -109,14 +109,10 @@ def encoded(answer: Any) -> bytes | None:
     if type(answer) is float and not math.isnan(answer):
         return b"r" + struct.pack("<d", answer)
     if type(answer) in (Loglikelihood, tuple) and list(map(type, answer)) == [float, bool]:
-        logprob, is_greedy = answer
-        flags = (is_greedy, getattr(answer, "truncated", False))
         # Next tokens are not kept.
-        return (
-            None
-            if math.isnan(logprob) or getattr(answer, "next_tokens", ())
-            else b"l" + struct.pack("<d??", logprob, *flags)
-        )
+        if math.isnan(answer[0]) or getattr(answer, "next_tokens", ()):
+            return None
+        return b"l" + struct.pack("<d??", *answer, getattr(answer, "truncated", False))
     if type(answer) is Generation and answer.finish_reason in _FINISH_REASONS:
         flags = (_FINISH_REASONS.index(answer.finish_reason), answer.truncated)
         texts = [text.encode("utf-8", "surrogatepass") for text in (answer, answer.raw)]
