@@ -417,7 +417,9 @@ class NextTokens:
         self.kl, self.least = self._by_doc(of, terms.sum(axis=1)), self._by_doc(of, least[:, 0])
         ratio = (q[:, kept:] / new) / (p[:, kept:] / old)
         self._estimates = least + old * (ratio - 1 - np.log(ratio))
-        self._shares = np.cumsum(p[:, kept:] / old, axis=1)
+        # Row i lies between i and i + 1, so that one search serves all rows.
+        shares = np.cumsum(p[:, kept:] / old, axis=1)
+        self._shares = (shares / shares[:, -1:] + np.arange(len(of))[:, None]).ravel()
         self._of = of
 
     @staticmethod
@@ -426,8 +428,8 @@ class NextTokens:
 
     def drawn(self, rng: Rng) -> Floats:
         """The estimate of every doc, with one token drawn at each of its positions."""
-        tokens = (self._shares < rng.random(len(self._of))[:, None]).sum(axis=1).clip(max=self._shares.shape[1] - 1)
-        return self._by_doc(self._of, np.take_along_axis(self._estimates, tokens[:, None], axis=1)[:, 0])
+        places = np.searchsorted(self._shares, np.arange(len(self._of)) + rng.random(len(self._of)))
+        return self._by_doc(self._of, self._estimates.ravel()[places])
 
 
 def _softmax(logits: Floats) -> Floats:
@@ -442,12 +444,11 @@ def kl_errors(times: int) -> None:
             population = NextTokens(noise, spread, kept)
             truth = float(population.kl.mean())
             rng = np.random.default_rng([32, len(rows)])
-            draws = [population.drawn(rng) for _ in range(50)]
             for n in (100, 1_000):
                 found: list[list[stats.Interval]] = [[], []]
                 for number in range(times):
                     docs = rng.integers(0, len(population.kl), n)
-                    seen = [draws[number % len(draws)], *([population.kl] if number % 5 == 0 else [])]
+                    seen = [population.drawn(rng), *([population.kl] if number % 5 == 0 else [])]
                     for bounds, values in zip(found, seen, strict=False):
                         bounds.append(stats.mean_bounds(values[docs], CONFIDENCE, least=0.0))
                 widths = [float(np.mean([one.high - one.low for one in bounds])) for bounds in found]

@@ -39,6 +39,7 @@ from pytest_llmeval._baselines.entry import doc_key
 from pytest_llmeval._baselines.entry import entry_of
 from pytest_llmeval._baselines.entry import read_item
 from pytest_llmeval._baselines.entry import write_item
+from pytest_llmeval._baselines.next_tokens import NO_POSITIONS
 from pytest_llmeval._baselines.next_tokens import Kept
 from pytest_llmeval._baselines.next_tokens import cost_of
 from pytest_llmeval._baselines.next_tokens import positions_text
@@ -49,6 +50,7 @@ from pytest_llmeval._baselines.record import record_text
 
 
 __all__ = [
+    "NO_POSITIONS",
     "Baseline",
     "Calibration",
     "Comparison",

@@ -32,6 +32,8 @@ FORMAT = 1
 
 _FIRST = "llmeval next tokens, format "
 
+#: The text of a doc without scored positions, whose text is empty.
+NO_POSITIONS = "-"
 #: Decimals of logs. An error of 0.0005 changes a divergence by 1e-7. Both sides are compared after rounding.
 DIGITS = 3
 #: A smaller probability than exp(-999), which no float32 holds, counts as this one.
@@ -67,7 +69,7 @@ def read_positions(text: str) -> list[list[NextToken]]:
     requests = []
     for request in text.split("|"):
         found = []
-        for part in request.split(";") if request else ():
+        for part in request.split(";") if request != NO_POSITIONS else ():
             if part.startswith("="):
                 found.append(distinct[int(part[1:])])
             else:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dataclasses import replace
 from typing import Any
 
+from pytest_llmeval._baselines import NO_POSITIONS
 from pytest_llmeval._baselines import Kept
 from pytest_llmeval._baselines import cost_of
 from pytest_llmeval._baselines import positions_text
@@ -39,8 +40,12 @@ class Keeping:
         return [self.top] * requests
 
     def noted(self, result: DocResult, answers: Sequence[Any]) -> DocResult:
-        """Return the result of a doc with what the answers to its requests report."""
-        return replace(result, next_tokens=positions_text(map(_next_tokens, answers)))
+        """Return the result of a doc with what the answers to its requests report, or an error if one lacks it."""
+        # Only a whole text may be empty.
+        if any(isinstance(answer, tuple) and not _next_tokens(answer) for answer in answers):
+            reason = "the model reported no next tokens: its tracked() must report one for each token that it scores"
+            return DocResult(result.doc, {}, error=f"doc {result.doc}: {reason}")
+        return replace(result, next_tokens=positions_text(map(_next_tokens, answers)) or NO_POSITIONS)
 
 
 @dataclass(frozen=True, slots=True)

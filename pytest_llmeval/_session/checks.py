@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from pytest_llmeval._errors import BaselineError
 from pytest_llmeval._errors import SettingError
 from pytest_llmeval._prompts import generation_kwargs
 from pytest_llmeval._report import prepare_output
@@ -74,11 +76,25 @@ def _check_served(session: Session, items: Iterable[pytest.Item]) -> None:
 
 
 def _check_distances(session: Session, items: Iterable[pytest.Item]) -> None:
-    """Raise SettingError if a gate of the command line is on a distance from a baseline that is not named."""
-    for item in items if not session.baseline.name else ():
+    """Raise SettingError if a gate of the command line is on a distance that its baseline cannot give."""
+    baseline = session.baseline.chosen
+    for item in items:
         found = gate_of(item)
-        if found and found.gate.distance and found.gate.place.origin.startswith("--"):
+        if found is None or not found.gate.distance or not found.gate.place.origin.startswith("--"):
+            continue
+        if baseline is None:
             raise found.gate.place.error("there is no baseline to compare with: name one with --llmeval-baseline")
+        if session.baseline.updating or not found.gate.needs_next_tokens:
+            continue
+        for task in session.evaluation.leaves(found.owner):
+            # A file that cannot be read fails the gate, which says why.
+            with suppress(BaselineError):
+                record = baseline.read(task.name)
+                if record is not None and not record.header.next_tokens:
+                    raise found.gate.place.error(
+                        f"baseline {baseline.name!r} keeps no next tokens of {task.name}: write it again with "
+                        "--llmeval-update-baseline --llmeval-baseline-topk 4"
+                    )
 
 
 def _check_comparisons(session: Session, items: Iterable[pytest.Item]) -> None:

@@ -2,7 +2,7 @@
 
     arc_easy: kl 0.0031 +- 0.0004 over 100 docs, required <= 0.01 at 95 % confidence
       value     between 0.0025 and 0.0041 (each bound holds at 95 %)
-      value     at least 0.0027 by the kept tokens alone; the others hold 8.1 % of the probability, and ...
+      value     at least 0.0027 by the kept tokens, with all others as one; these hold 8.1 % of the probability, ...
       docs      doc[17] moved most: kl 0.021
       range     assuming scores in [0, 0.042]
 

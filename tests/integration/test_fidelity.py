@@ -54,12 +54,17 @@ class Plain:
     def loglikelihood(self, requests):
         return [(-1.0 if said == " yes" else -2.0, False) for _, said in requests]
 
+class Silent(Drifting):
+    def tracked(self, requests, tracked):
+        return super().tracked(requests, [()] * len(requests))
+
 class Foreign(Drifting):
     vocabulary = "other words"
 
 @pytest.fixture(scope="session")
 def llmeval_model(request):
-    return {"plain": Plain, "foreign": Foreign}.get(pathlib.Path(__file__).with_name("kind").read_text(), Drifting)()
+    kinds = {"plain": Plain, "foreign": Foreign, "silent": Silent, "drifting": Drifting}
+    return kinds[pathlib.Path(__file__).with_name("kind").read_text()]()
 """
 
 BASELINE = "--llmeval-baseline=main"
@@ -134,11 +139,22 @@ class TestKeeping:
         run.stdout.fnmatch_lines(["*not updated: it keeps 2 next tokens a position, and this run 1 next tokens*"])
         assert run.ret == 1
 
-    def test_a_run_without_the_option_removes_it(self, suite2: Suite) -> None:
+    def test_a_run_without_the_option_removes_it(self, suite2: Suite, write_task: WriteTask) -> None:
         assert suite2.run(*KEEP[:2]).ret == 0
         assert not suite2.kept.exists()
         assert "next_tokens" not in (suite2.folder / "birds.txt").read_text()
-        suite2.gate("kl <= 0.01").stdout.fnmatch_lines(["*keeps no next tokens of birds: write it again with*topk 4*"])
+        run = suite2.gate("kl <= 0.01")
+        run.stderr.fnmatch_lines(["*'main' keeps no next tokens of birds: write it again with*topk 4"])
+        assert run.ret == 4
+        write_task("birds", [0] * 12, gates="'kl <= 0.01'")
+        run = suite2.run(BASELINE, "-k", "gate")
+        run.stdout.fnmatch_lines(["*birds: kl is not known*'main' keeps no next tokens of birds: write it again*"])
+
+    def test_a_model_that_leaves_some_out(self, suite2: Suite) -> None:
+        suite2.use("silent")
+        run = suite2.run(*KEEP)
+        run.stdout.fnmatch_lines(["*doc 0: the model reported no next tokens: its tracked() must report one for each*"])
+        run.stdout.fnmatch_lines(["ERROR: *birds.txt: not written: 12 docs*"])
 
     def test_a_model_that_gives_none(self, suite2: Suite) -> None:
         suite2.use("plain")

@@ -16,6 +16,7 @@ from tablemodels import P
 
 from pytest_llmeval import NextToken
 from pytest_llmeval import wrap_model
+from pytest_llmeval._baselines import NO_POSITIONS
 from pytest_llmeval._baselines import positions_text
 from pytest_llmeval._baselines import read_positions
 from pytest_llmeval._evaluation.next_tokens import distance_of
@@ -42,6 +43,11 @@ def test_the_text_of_positions() -> None:
     first = NextToken((260, 281, 9), (-0.4118, -2.0, -math.inf), -1.1204, 260)
     second = NextToken((7, 8), (0.0, -12.3456), -7.0, 7)
     assert positions_text([[first, second], [first]]) == "260:0.412,281:2~9:999/1.12;7:0~8:12.346/7|=0"
+
+
+def test_a_text_without_tokens_has_no_distance() -> None:
+    assert read_positions(NO_POSITIONS) == [[]]
+    assert distance_of([[]], [()]) == Distance()
 
 
 def test_the_result_of_a_doc_travels_with_its_next_tokens() -> None:
