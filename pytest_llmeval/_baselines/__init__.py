@@ -23,6 +23,7 @@ they share both hashes and pair wrongly 1e-16.
 baseline, record, entry  a baseline folder, the file of a task, the line of a doc
 calibration              the flips of an unchanged build, measured when the baseline was written
 next_tokens              the file of next-token probabilities, which a baseline has on request
+nights                   the runs that a gate has seen against its baseline
 comparison               the pairs of docs of a run and its baseline, and the reasons against comparing them
 """
 
@@ -44,6 +45,11 @@ from pytest_llmeval._baselines.next_tokens import Kept
 from pytest_llmeval._baselines.next_tokens import cost_of
 from pytest_llmeval._baselines.next_tokens import positions_text
 from pytest_llmeval._baselines.next_tokens import read_positions
+from pytest_llmeval._baselines.nights import History
+from pytest_llmeval._baselines.nights import Night
+from pytest_llmeval._baselines.nights import history_path
+from pytest_llmeval._baselines.nights import read_history
+from pytest_llmeval._baselines.nights import write_history
 from pytest_llmeval._baselines.record import Record
 from pytest_llmeval._baselines.record import read_record
 from pytest_llmeval._baselines.record import record_text
@@ -55,18 +61,23 @@ __all__ = [
     "Calibration",
     "Comparison",
     "Entry",
+    "History",
     "Kept",
+    "Night",
     "Record",
     "SelfFlips",
     "cost_of",
     "doc_key",
     "entry_of",
+    "history_path",
     "pair",
     "positions_text",
+    "read_history",
     "read_item",
     "read_positions",
     "read_record",
     "record_text",
     "updated",
+    "write_history",
     "write_item",
 ]

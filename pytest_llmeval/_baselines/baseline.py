@@ -96,8 +96,8 @@ class Baseline:
         return iter(sorted(self.path.glob(f"*{_SUFFIX}")))
 
     def path_of(self, task: str) -> Path:
-        """Return the path of a task's file. Characters that file names cannot contain are quoted as in URLs."""
-        return self.path / f"{quote(task, safe=' ,+@()[]=')}{_SUFFIX}"
+        """Return the path of a task's file."""
+        return self.path / f"{quoted(task)}{_SUFFIX}"
 
     def read(self, task: str) -> Record | None:
         """Return the record of a task, None if it has none. Raises BaselineError for a file that cannot be used."""
@@ -186,6 +186,11 @@ class Baseline:
         )
         self.write(update.record)
         return update
+
+
+def quoted(name: str) -> str:
+    """Return a name as a part of a file's name; characters that it cannot contain are quoted as in URLs."""
+    return quote(name, safe=" ,+@()[]=")
 
 
 @dataclass(frozen=True, slots=True)

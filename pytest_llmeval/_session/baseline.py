@@ -36,6 +36,8 @@ class BaselineOptions:
         self.chosen = Baseline.named(text, config.rootpath, base, settings) if text else None
         #: True if docs without a partner in the baseline are left out of comparisons.
         self.ignores_unpaired = word_of(config, "unpaired") == "ignore"
+        #: True if runs are counted as nights, in a file beside the baseline.
+        self.keeps_nights = bool(config.getini("llmeval_nights"))
         self._origin = origin_of(config, "baseline")
         self._root = config.rootpath
 
@@ -50,6 +52,8 @@ class BaselineOptions:
             return
         if not self.updating:
             self.chosen.check(self._origin)
+            if self.keeps_nights:
+                self.chosen.check_writable("ini llmeval_nights")
         elif len(models) > 1:
             raise SettingError(
                 f"--llmeval-update-baseline: a baseline holds the answers of one model, and {len(models)} are named "

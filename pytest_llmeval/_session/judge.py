@@ -25,6 +25,7 @@ from pytest_llmeval._lm import LM
 from pytest_llmeval._plain import listed
 from pytest_llmeval._results import Summary
 from pytest_llmeval._session.baseline import BaselineOptions
+from pytest_llmeval._session.nights import with_nights
 from pytest_llmeval._session.progress import ProgressLine
 from pytest_llmeval._task import Group
 from pytest_llmeval._task import Task
@@ -109,7 +110,7 @@ class Judge:
         verdict = self.verdict(run, owner, gate)
         if self.evaluation.settings.confirm and may_be_confirmed(gate) and fails_by_numbers(verdict):
             verdict = self._confirmed(run, owner, gate, load, verdict)
-        run.verdicts[nodeid] = verdict
+        run.verdicts[nodeid] = verdict = with_nights(verdict, run, owner, gate, self._baseline)
         return verdict
 
     def prepare(

@@ -200,6 +200,13 @@ OPTIONS = (
         default="checkpoint",
     ),
     Option(
+        "nights",
+        "Count each run that compares as a night: the docs that flipped since the baseline are kept in its folder, one "
+        "file per gate, and a gate that allows a fall fails if all nights together show one that is larger.",
+        "bool",
+        default=False,
+    ),
+    Option(
         "unpaired",
         "Outcome of a run with docs found on one side of a comparison only: fail or ignore.",
         "string",

@@ -19,6 +19,7 @@ families, power             multiple testing; what a gate would detect, and on h
 selfflips                   the docs that an unchanged build loses and gains by itself
 divergence                  KL divergence from a few probabilities of two next-token distributions
 sequential, crossing        tests that are valid after every doc, and their exact error on 0/1 scores
+drift                       evidence over many runs on the same docs
 """
 
 from __future__ import annotations
@@ -30,6 +31,11 @@ from pytest_llmeval._stats.crossing import threshold_for
 from pytest_llmeval._stats.divergence import Divergence
 from pytest_llmeval._stats.divergence import Known
 from pytest_llmeval._stats.divergence import divergence
+from pytest_llmeval._stats.drift import HORIZON
+from pytest_llmeval._stats.drift import drift_evidence
+from pytest_llmeval._stats.drift import drift_limit
+from pytest_llmeval._stats.drift import drift_luck
+from pytest_llmeval._stats.drift import flips_are_new
 from pytest_llmeval._stats.families import benjamini_hochberg
 from pytest_llmeval._stats.families import conditional_holm
 from pytest_llmeval._stats.families import holm
@@ -56,6 +62,7 @@ from pytest_llmeval._stats.signflip import paired_mean_bounds
 
 
 __all__ = [
+    "HORIZON",
     "Crossing",
     "Divergence",
     "Fails",
@@ -72,11 +79,15 @@ __all__ = [
     "divergence",
     "docs_to_pass",
     "docs_to_pass_floor",
+    "drift_evidence",
+    "drift_limit",
+    "drift_luck",
     "drop_fails",
     "drop_p",
     "exact_bounds",
     "failing_outcomes",
     "finite_bounds",
+    "flips_are_new",
     "floor_gap",
     "holm",
     "mcnemar_p",

@@ -10,6 +10,7 @@ if its bound shows that it does not hold, and is otherwise inconclusive.
 judging                     the verdict on a gate by its kind
 observed, floor             gates on the observed value; floors and ceilings with a confidence
 comparison, change, paired  gates against the baseline: docs paired, the change judged, a value before and now
+nights                      the runs of many nights together
 must_stay_right, noise      docs that must stay right; flips that rounding may explain
 calibration                 the flips of an unchanged build, and how often it would fail a gate
 family                      the correction for the number of gates
@@ -38,6 +39,7 @@ from pytest_llmeval._verdicts.gate_data import GateData
 from pytest_llmeval._verdicts.gate_data import TaskData
 from pytest_llmeval._verdicts.gate_data import changes_of_task
 from pytest_llmeval._verdicts.judging import judge
+from pytest_llmeval._verdicts.nights import over_nights
 from pytest_llmeval._verdicts.noise import Noise
 from pytest_llmeval._verdicts.noise import noise_floor
 from pytest_llmeval._verdicts.observed import holds
@@ -87,6 +89,7 @@ __all__ = [
     "may_be_confirmed",
     "noise_floor",
     "not_confirmed",
+    "over_nights",
     "proof_of",
     "prospects",
     "second_gate",

@@ -35,6 +35,7 @@ Label: TypeAlias = Literal[
     "confirm",
     "proof",
     "family",
+    "nights",
     "power",
     "needs",
     "rounding",
