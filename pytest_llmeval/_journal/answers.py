@@ -109,10 +109,11 @@ def encoded(answer: Any) -> bytes | None:
     if type(answer) is float and not math.isnan(answer):
         return b"r" + struct.pack("<d", answer)
     if type(answer) in (Loglikelihood, tuple) and list(map(type, answer)) == [float, bool]:
+        given = answer if isinstance(answer, Loglikelihood) else Loglikelihood(*answer)
         # Next tokens are not kept.
-        if math.isnan(answer[0]) or getattr(answer, "next_tokens", ()):
+        if math.isnan(given.logprob) or given.next_tokens:
             return None
-        return b"l" + struct.pack("<d??", *answer, getattr(answer, "truncated", False))
+        return b"l" + struct.pack("<d??", *given, given.truncated)
     if type(answer) is Generation and answer.finish_reason in _FINISH_REASONS:
         flags = (_FINISH_REASONS.index(answer.finish_reason), answer.truncated)
         texts = [text.encode("utf-8", "surrogatepass") for text in (answer, answer.raw)]
