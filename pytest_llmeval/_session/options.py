@@ -161,10 +161,9 @@ OPTIONS = (
     ),
     _switch(
         "confirm",
-        "Before a comparison with a confidence fails, have all of its docs answered again: in the precision of the "
-        "baseline if the model computes in another one, else in passes of other sizes, with other seeds where texts "
-        "are sampled. The gate is inconclusive, not failed, unless the second answers show a loss too. Needs "
-        "--llmeval-baseline.",
+        "Before a comparison with a confidence fails, have its docs answered again: in the baseline's precision, else "
+        "in passes of other sizes, with other seeds where texts are sampled. Unless these answers show a loss too, "
+        "the gate is inconclusive, not failed. Needs --llmeval-baseline.",
     ),
     Option(
         "wrong",
@@ -380,10 +379,7 @@ def _check_combinations(config: pytest.Config) -> None:
             "--llmeval-update-baseline"
         )
     if config.getoption("llmeval_confirm") and (updating or not baseline):
-        raise SettingError(
-            "--llmeval-confirm: is for comparisons with a baseline: name one with --llmeval-baseline, without "
-            "--llmeval-update-baseline"
-        )
+        raise SettingError("--llmeval-confirm: needs --llmeval-baseline NAME, without --llmeval-update-baseline")
 
 
 def _check_shards(config: pytest.Config) -> None:

@@ -215,7 +215,9 @@ class TestWrongUse:
     def test_nothing_to_compare_with(self, pytester: pytest.Pytester, options: tuple[str, ...]) -> None:
         run = pytester.runpytest(CONFIRM, *options)
         assert run.ret == pytest.ExitCode.USAGE_ERROR
-        run.stderr.fnmatch_lines(["*--llmeval-confirm: is for comparisons with a baseline: name one with *"])
+        run.stderr.fnmatch_lines(
+            ["*--llmeval-confirm: needs --llmeval-baseline NAME, without --llmeval-update-baseline"]
+        )
 
     def test_no_gate_that_it_is_for(self, varying: Suite) -> None:
         run = varying.judged(UNDONE, CONFIRM, gate="--llmeval-fail-on=*.acc >= baseline")
