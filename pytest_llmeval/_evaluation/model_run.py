@@ -109,9 +109,9 @@ class ModelRun:
         #: Key -> (number of results, a value that depends on them).
         self._computed: dict[tuple[str, ...], tuple[int, Any]] = {}
         self._wave = FIRST_WAVE
-        #: Task name -> the number of its results that `news` has told, and the usage that it has told.
-        self._told: dict[str, int] = {}
-        self._usage_told: Mapping[str, int] = {}
+        #: Task name -> the number of its results that `news` has reported, and the usage that it has reported.
+        self._sent: dict[str, int] = {}
+        self._usage_sent: Mapping[str, int] = {}
 
     @property
     def answered(self) -> bool:
@@ -283,12 +283,12 @@ class ModelRun:
         records = [
             [task, result.to_list()]
             for task, results in self._results.items()
-            for index, result in islice(results.items(), self._told.get(task, 0), None)
+            for index, result in islice(results.items(), self._sent.get(task, 0), None)
             if index not in self.selected_docs.get(task, ())
         ]
-        usage = {key: count - self._usage_told.get(key, 0) for key, count in self.usage.items()}
-        self._told = {task: len(results) for task, results in self._results.items()}
-        self._usage_told = dict(self.usage)
+        usage = {key: count - self._usage_sent.get(key, 0) for key, count in self.usage.items()}
+        self._sent = {task: len(results) for task, results in self._results.items()}
+        self._usage_sent = dict(self.usage)
         return self._plain(records, usage)
 
     def to_plain(self) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def read_shards(paths: Iterable[Path]) -> JoinedShards:
     first = heads[0]
     for file, head in zip(files, heads, strict=True):
         if reason := _difference(first, head):
-            raise SettingError(f"{file} is no part of the same evaluation as {files[0]}: {reason}")
+            raise SettingError(f"{file} does not belong to the same evaluation as {files[0]}: {reason}")
     counts = Counter(head.shard.number for head in heads)
     if missing := [f"{number}/{first.shard.of}" for number in range(1, first.shard.of + 1) if not counts[number]]:
         raise SettingError(f"shards are missing: {listed(missing)}; they were not run, or stopped before their end")

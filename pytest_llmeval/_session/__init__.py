@@ -1,6 +1,7 @@
 """Tasks, docs and gates as pytest items. All modules that import pytest are here, except `plugin` and `hookspecs`.
 
 startup, options, checks    the options of a run and the seed of early stopping; usage errors (exit code 4)
+option_values               the types of the values of options
 session, selection, rules   what was collected and selected, and the gates that the configuration adds
 models, baseline, journal   the models and the baseline that options name; docs beside those of the baseline
 collect, items              a task file as a module of doc and gate items; file_patterns: which files are task files

@@ -17,11 +17,17 @@ from typing import TypeVar
 import pytest
 
 from pytest_llmeval._errors import SettingError
-from pytest_llmeval._models import DTYPES
 from pytest_llmeval._plain import did_you_mean
+from pytest_llmeval._session.option_values import CONFIDENCE
+from pytest_llmeval._session.option_values import LIMIT
+from pytest_llmeval._session.option_values import NOISE
+from pytest_llmeval._session.option_values import RUNS
+from pytest_llmeval._session.option_values import SAMPLE
+from pytest_llmeval._session.option_values import SHARD
+from pytest_llmeval._session.option_values import SPLIT
+from pytest_llmeval._session.option_values import TOPK
 from pytest_llmeval._settings import FEWSHOT_SEED
 from pytest_llmeval._settings import Settings
-from pytest_llmeval._settings import Shard
 from pytest_llmeval._settings import ValueType
 from pytest_llmeval._settings import one_of
 from pytest_llmeval._settings import parse_pairs
@@ -359,7 +365,6 @@ def _check_combinations(config: pytest.Config) -> None:
             f"{origin_of(config, 'update-baseline')}: a baseline holds all docs that were asked for, and "
             f"{origin_of(config, 'early-stop')} omits some: they cannot be combined"
         )
-    _check_shards(config)
     if noise and early_stop:
         raise SettingError(
             f"{origin_of(config, 'noise')}: flips within noise are counted over all docs, and "
@@ -380,34 +385,6 @@ def _check_combinations(config: pytest.Config) -> None:
         )
     if config.getoption("llmeval_confirm") and (updating or not baseline):
         raise SettingError("--llmeval-confirm: needs --llmeval-baseline NAME, without --llmeval-update-baseline")
-
-
-def _check_shards(config: pytest.Config) -> None:
-    """Raise SettingError if shards or their merge are asked for with an option that they exclude, or need another."""
-    for name in ("shard", "merge"):
-        if not value_of(config, name):
-            continue
-        origin = f"{origin_of(config, name)} {value_of(config, name)}"
-        if value_of(config, "early-stop"):
-            raise SettingError(
-                f"{origin}: with {origin_of(config, 'early-stop')} the answers of all docs decide which others are "
-                "needed, and a shard knows only its own: they cannot be combined"
-            )
-        if value_of(config, "bisect"):
-            raise SettingError(
-                f"{origin}: {origin_of(config, 'bisect')} judges each checkpoint: they cannot be combined"
-            )
-        if config.getoption("llmeval_confirm"):
-            raise SettingError(
-                f"{origin}: --llmeval-confirm asks for docs again once a gate would fail, when shards have ended: they "
-                "cannot be combined"
-            )
-    if value_of(config, "shard") and value_of(config, "merge"):
-        raise SettingError("--llmeval-merge: joins shards that were run before: omit --llmeval-shard")
-    if value_of(config, "shard") and not value_of(config, "output"):
-        raise SettingError(f"{origin_of(config, 'shard')}: needs --llmeval-output DIR, for the results to merge")
-    if value_of(config, "merge") and config.getoption("llmeval_model"):
-        raise SettingError("--llmeval-merge: the shards name their models: omit --llmeval-model")
 
 
 def _read(config: pytest.Config, name: str, value_type: ValueType[T]) -> T | None:
@@ -444,55 +421,3 @@ def _data_folder(config: pytest.Config) -> Path | None:
     if not folder.is_dir():
         raise SettingError(f"{origin}: expected a folder, got {text!r}, which does not exist or is not a folder")
     return folder.resolve()
-
-
-def _limit(text: str) -> int | float:
-    number = float(text)
-    if not 0 < number < float("inf") or (number >= 1 and number != int(number)):
-        raise ValueError(text)
-    return int(number) if number >= 1 else number
-
-
-def _sample_seed(text: str) -> int:
-    method, _, seed = text.partition(":")
-    if method != "random":
-        raise ValueError(text)
-    return whole_number().convert(seed)
-
-
-def _confidence(text: str) -> float:
-    number = float(text)
-    if not 0.5 <= number <= 1:
-        raise ValueError(text)
-    return number
-
-
-def _split(text: str) -> float:
-    number = float(text)
-    if not 0 < number < 1:
-        raise ValueError(text)
-    return number
-
-
-def _shard(text: str) -> Shard:
-    number, of = (whole_number(1).convert(part) for part in text.split("/"))
-    if number > of:
-        raise ValueError(text)
-    return Shard(number, of)
-
-
-def _noise(text: str) -> tuple[int, str | None]:
-    docs, colon, dtype = text.partition(":")
-    return whole_number(1).convert(docs), one_of(*NOISE_DTYPES).convert(dtype) if colon else None
-
-
-NOISE_DTYPES = tuple(name for name in DTYPES if name != "auto")
-
-LIMIT = ValueType("a number of docs (10) or a share below 1 (0.1)", _limit)
-SAMPLE = ValueType("random:SEED with a whole number, e.g. random:7", _sample_seed)
-CONFIDENCE = ValueType("a number from 0.5 to 1", _confidence)
-SPLIT = ValueType("a number between 0 and 1, e.g. 0.2", _split)
-SHARD = ValueType("I/N, part I from 1 to N of N parts, e.g. 2/8", _shard)
-RUNS = whole_number(2)
-TOPK = whole_number(1)
-NOISE = ValueType(f"N or N:DTYPE, e.g. 64 or 64:bfloat16 (dtypes: {', '.join(NOISE_DTYPES)})", _noise)

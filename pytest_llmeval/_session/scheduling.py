@@ -1,7 +1,7 @@
 """The division of work among the workers of pytest-xdist, which survives the death of any of them.
 
 Docs go out in blocks, because neighbours share the beginning of their prompts. A dead worker leaves a block that it
-had begun. Only a worker that starts later, and is told so (`Lessons`), gets that block. It asks for each of its docs
+had begun. Only a worker that starts later, and knows of it (`Lessons`), gets that block. It asks for each of its docs
 alone: a doc that kills this worker too is given up with an error, and all others get their answers.
 
 Where docs stop early, the docs that are needed depend on those before. Such a block begins again from its first item.
@@ -41,7 +41,7 @@ Node: TypeAlias = Any
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class DocBlock:
     """Items, as places in the collection, that one worker runs in order.
 
     `repeats`: after the death of a worker, all items run again. `died`: the workers that died in it. `since`: only
@@ -58,7 +58,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Lessons:
-    """The facts that a worker is told of those that died before it started.
+    """The facts that a worker is given about those that died before it started.
 
     `deaths`: how many. `alone`: the node ids of docs that are asked alone. `silent`: items that run without a report.
     `lost`: node id of each doc that is given up -> the reason.
@@ -102,7 +102,7 @@ def is_doc(nodeid: str) -> bool:
 
 def blocks_of(
     nodeids: Sequence[str], size: int | None, models: Sequence[str] = (), *, dist: str = "load", reorder: bool = True
-) -> list[Block]:
+) -> list[DocBlock]:
     """Return the items in blocks, model by model, the largest blocks first.
 
     A task file under one model is cut every `size` docs (None: not at all). Its gates go with its first docs, because
@@ -129,7 +129,7 @@ def blocks_of(
     units = list(found.items())
     if reorder:
         units.sort(key=lambda unit: (unit[0][0], -len(unit[1])))
-    return [Block(tuple(places), repeats=size is None and len(key) > 2) for key, places in units]
+    return [DocBlock(tuple(places), repeats=size is None and len(key) > 2) for key, places in units]
 
 
 def _scope(nodeid: str, dist: str) -> str:
@@ -160,7 +160,7 @@ class BlockScheduling:
     def __init__(
         self,
         collections: Mapping[Node, Sequence[str]],
-        divide: Callable[[Sequence[str]], Iterable[Block]],
+        divide: Callable[[Sequence[str]], Iterable[DocBlock]],
         *,
         each: bool,
     ) -> None:
@@ -168,20 +168,20 @@ class BlockScheduling:
         self.lost: dict[str, str] = {}
         self._each = each
         self._names = dict(collections)
-        self._common: deque[Block] = deque() if each else deque(divide(next(iter(collections.values()))))
+        self._common: deque[DocBlock] = deque() if each else deque(divide(next(iter(collections.values()))))
         self._queues = {node: deque(divide(names)) if each else self._common for node, names in collections.items()}
         #: The collections and queues of dead workers, which their replacements take over.
-        self._left: deque[tuple[Sequence[str], deque[Block]]] = deque()
+        self._left: deque[tuple[Sequence[str], deque[DocBlock]]] = deque()
         self._collected = [(names, self._queues[node]) for node, names in collections.items()]
         #: Place of each item that a worker has not finished -> its block, in the order in which they run.
-        self._given: dict[Node, dict[int, Block]] = {node: {} for node in collections}
+        self._given: dict[Node, dict[int, DocBlock]] = {node: {} for node in collections}
         self._deaths = 0
         #: Node id -> the workers that died in that item.
         self._killed: dict[str, list[str]] = {}
         #: The item that a worker has reported last.
         self._reported: dict[Node, str] = {}
         #: Blocks that no worker is left for, with their collection.
-        self._dropped: list[tuple[Sequence[str], Block]] = []
+        self._dropped: list[tuple[Sequence[str], DocBlock]] = []
 
     @property
     def nodes(self) -> list[Node]:
@@ -249,7 +249,7 @@ class BlockScheduling:
     def mark_test_pending(self, item: str) -> None:
         """Run an item again on any worker, for plugins that ask so in `pytest_handlecrashitem`."""
         names, queue = self._collected[0]
-        queue.append(Block((list(names).index(item),)))
+        queue.append(DocBlock((list(names).index(item),)))
         self.schedule()
 
     def remove_pending_tests_from_node(self, node: Node, indices: Sequence[int]) -> None:
@@ -281,7 +281,7 @@ class BlockScheduling:
         return item
 
     def _take_back(
-        self, node: Node, names: Sequence[str], queue: deque[Block], given: Mapping[int, Block]
+        self, node: Node, names: Sequence[str], queue: deque[DocBlock], given: Mapping[int, DocBlock]
     ) -> str | None:
         """Put the block in which a worker died back in front; return the item to report as given up, if any."""
         place, block = next(iter(given.items()))
@@ -320,9 +320,9 @@ class BlockScheduling:
         """Send blocks to a worker until it has enough; end it where there is none, so that it runs its last item."""
         if node not in self._names or node.shutting_down:
             return
-        told, given, queue = Lessons.of(node.workerinput).deaths, self._given[node], self._queues[node]
+        known, given, queue = Lessons.of(node.workerinput).deaths, self._given[node], self._queues[node]
         while len(given) <= FEW_LEFT:
-            block = next((one for one in queue if one.since <= told), None)
+            block = next((one for one in queue if one.since <= known), None)
             if block is None:
                 node.shutdown()
                 return
@@ -330,7 +330,7 @@ class BlockScheduling:
             given.update(dict.fromkeys(block.items, block))
             node.send_runtest_some(list(block.items))
 
-    def _drop(self, names: Sequence[str], queue: deque[Block], *, only_left: bool) -> None:
+    def _drop(self, names: Sequence[str], queue: deque[DocBlock], *, only_left: bool) -> None:
         """Give up the blocks that no worker can run: all, or those that wait for a worker that starts later."""
         dropped = [block for block in queue if block.since or not only_left]
         self._dropped += [(names, block) for block in dropped]

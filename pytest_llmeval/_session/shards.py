@@ -26,8 +26,37 @@ from pytest_llmeval._report import task_difference
 from pytest_llmeval._report import write_shard
 from pytest_llmeval._session.items import doc_of
 from pytest_llmeval._session.items import owner_of
+from pytest_llmeval._session.options import origin_of
 from pytest_llmeval._session.options import value_of
 from pytest_llmeval._session.session import Session
+
+
+def check_options(config: pytest.Config) -> None:
+    """Raise SettingError if shards or their merge are asked for with an option that they exclude, or need another."""
+    for name in ("shard", "merge"):
+        if not value_of(config, name):
+            continue
+        origin = f"{origin_of(config, name)} {value_of(config, name)}"
+        if value_of(config, "early-stop"):
+            raise SettingError(
+                f"{origin}: with {origin_of(config, 'early-stop')} the answers of all docs decide which others are "
+                "needed, and a shard knows only its own: they cannot be combined"
+            )
+        if value_of(config, "bisect"):
+            raise SettingError(
+                f"{origin}: {origin_of(config, 'bisect')} judges each checkpoint: they cannot be combined"
+            )
+        if config.getoption("llmeval_confirm"):
+            raise SettingError(
+                f"{origin}: --llmeval-confirm asks for docs again once a gate would fail, when shards have ended: they "
+                "cannot be combined"
+            )
+    if value_of(config, "shard") and value_of(config, "merge"):
+        raise SettingError("--llmeval-merge: joins shards that were run before: omit --llmeval-shard")
+    if value_of(config, "shard") and not value_of(config, "output"):
+        raise SettingError(f"{origin_of(config, 'shard')}: needs --llmeval-output DIR, for the results to merge")
+    if value_of(config, "merge") and config.getoption("llmeval_model"):
+        raise SettingError("--llmeval-merge: the shards name their models: omit --llmeval-model")
 
 
 def joined_shards(config: pytest.Config) -> JoinedShards:

@@ -36,6 +36,10 @@ def configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "llmeval_gate: a gate, which needs all docs of its task or group")
     try:
         settings, merged = read_settings(config), None
+        if value_of(config, "shard") or value_of(config, "merge"):
+            from pytest_llmeval._session.shards import check_options
+
+            check_options(config)
         if value_of(config, "merge"):
             from pytest_llmeval._session.shards import joined_shards
 

@@ -36,8 +36,8 @@ from pytest_llmeval._session.items import owner_of
 from pytest_llmeval._session.options import SEAT
 from pytest_llmeval._session.options import STOP_SEED
 from pytest_llmeval._session.scheduling import LESSONS
-from pytest_llmeval._session.scheduling import Block
 from pytest_llmeval._session.scheduling import BlockScheduling
+from pytest_llmeval._session.scheduling import DocBlock
 from pytest_llmeval._session.scheduling import Node
 from pytest_llmeval._session.scheduling import Scheduling
 from pytest_llmeval._session.scheduling import block_size
@@ -188,7 +188,7 @@ def _gate_by_task(session: Session, items: Iterable[pytest.Item]) -> dict[tuple[
 
 
 def run_silently(session: Session, item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Run an item whose report is the controller's to make, and send what it found, lest this worker die later.
+    """Run an item whose report is the controller's to make, and send what it found, because this worker may die later.
 
     pytest and its plugins take no notice of a setup that passed, and so of the report that carries the results.
     """
@@ -282,7 +282,7 @@ class Controller:
         each = option.dist == "each"
         reorder = getattr(option, "loadscopereorder", True) and not each
 
-        def divide(names: Sequence[str]) -> list[Block]:
+        def divide(names: Sequence[str]) -> list[DocBlock]:
             size = block_size(sum(map(is_doc, names)), self.workers, largest)
             return blocks_of(names, size, models, dist=option.dist, reorder=reorder)
 

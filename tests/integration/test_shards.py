@@ -157,7 +157,7 @@ def test_shards_that_do_not_belong_together_are_refused(sharded: pytest.Pytester
     ):
         shard(sharded, 3, of, *options)
         text = refusal(merge(sharded))
-        assert f"shard_3_of_{of}.jsonl is no part of the same evaluation as" in text
+        assert f"shard_3_of_{of}.jsonl does not belong to the same evaluation as" in text
         assert reason in text
         (sharded.path / f"out/3/shard_3_of_{of}.jsonl").unlink()
     # The checkpoint behind the same name has changed.
