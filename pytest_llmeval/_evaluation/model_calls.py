@@ -84,13 +84,15 @@ def _ask_docs(lm: LM, asked: Mapping[int, Sequence[Instance]], tracked: Mapping[
             return {next(iter(asked)): ([], str(error))}
         return {doc: _ask_docs(lm, {doc: instances}, tracked)[doc] for doc, instances in asked.items()}
     except Exception as error:  # a model of the user's may raise anything
-        if len(asked) == 1:
+        if len(asked) == 1 or _ends_run(error):
             raise
         found: Responses = {}
         for doc, instances in asked.items():
             try:
                 found |= _ask_docs(lm, {doc: instances}, tracked)
             except Exception as of_doc:
+                if _ends_run(of_doc):
+                    raise
                 found[doc] = [], _as_reason(of_doc)
             if len(found) == min(BROKEN, len(asked)) and all(reason for _, reason in found.values()):
                 raise error
@@ -99,6 +101,11 @@ def _ask_docs(lm: LM, asked: Mapping[int, Sequence[Instance]], tracked: Mapping[
     for (doc, _), response in zip(flat, responses, strict=True):
         answers[doc][0].append(response)
     return answers
+
+
+def _ends_run(error: Exception) -> bool:
+    """Return True for what `pytest.exit` raises, which is an `Exception` and not about a doc."""
+    return type(error).__module__ == "_pytest.outcomes"
 
 
 def _as_reason(error: Exception) -> str:

@@ -222,6 +222,8 @@ def scored(suite: Path) -> Callable[[str], None]:
 def test_scores_of_no_use_fail_their_doc(
     pytester: pytest.Pytester, scored: Callable[[str], None], scores: str, message: str, workers: list[str]
 ) -> None:
+    if workers and scores != "{'accuracy': 1}":
+        pytest.skip("one kind of score is enough under xdist")
     scored(f"{scores} if doc['label'] else {{'acc': 1}}")
     result = pytester.runpytest("tasks", *workers)
     result.stdout.fnmatch_lines_random(

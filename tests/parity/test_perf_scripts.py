@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 
 
+#: They take a minute of processor time each.
+slow = pytest.mark.skipif("LLMEVAL_SLOW" not in os.environ, reason="slow: LLMEVAL_SLOW=1 runs it")
+
+
 def output_of(root: Path, shared: Path, script: str, *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, str(root / "perf" / script), *arguments],
@@ -39,6 +43,7 @@ def test_scoring(pytestconfig: pytest.Config, shared: Path, good: str) -> None:
     assert re.search(r"^  .*aten::\w+ \d+%", output, re.MULTILINE)
 
 
+@slow
 def test_scoring_of_a_folder(pytestconfig: pytest.Config, shared: Path, good: str) -> None:
     options = ("--docs", "1", "--choices", "1", "--pairs", "1", "--without", "padded", "peer")
     output = output_of(pytestconfig.rootpath, shared, "scoring.py", good, "mmlu", *options)
@@ -58,6 +63,7 @@ def test_sharing(pytestconfig: pytest.Config, shared: Path, good: str) -> None:
     assert re.findall(r"^(\w+: \d+ docs), rendered in \d", output, re.MULTILINE) == ["good: 1221 docs"] * 2
 
 
+@slow
 def test_overhead(pytestconfig: pytest.Config, shared: Path) -> None:
     output = output_of(pytestconfig.rootpath, shared, "overhead.py", "--docs", "100", "--pairs", "1")
     assert output.startswith("100 docs, medians of 1 pairs")

@@ -207,7 +207,7 @@ texts = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(texts=st.tuples(texts, texts), rows=st.integers(1, 9), pack=st.integers(1, 70), least=st.integers(1, 20))
 def test_any_texts_beside_any_others_are_what_they_are_alone(texts: Any, rows: int, pack: int, least: int) -> None:
     requests = [asked(*text) for part in texts for text in part]

@@ -492,4 +492,6 @@ def early_stop(sizes: dict[str, int], **settings: Any) -> EarlyStop:
 
     evaluation.leaves = leaves
     progress: Any = None
-    return EarlyStop(evaluation, lambda run, owner: GateData(owner, []), progress)
+    baseline: Any = SimpleNamespace(data=lambda run, owner: GateData(owner, []))
+    words = {"missing_data": "fail", "inconclusive": "pass"}
+    return EarlyStop(evaluation, baseline, progress, on_worker=False, **words)
