@@ -2,7 +2,8 @@
 
 It covers the contents of the model's files, the arguments that numbers depend on, the kind of device, the versions of
 the packages that compute, and the code of the rooms between a request and its answer. It does not cover what changes
-no answer: where the files lie, a chat template (prompts are in the keys of requests), sizes of batches.
+no answer: where the files lie, sizes of batches, a chat template (prompts are in the keys of requests) but for the
+marks of thoughts that it contains, because stop strings apply after a thought.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from pytest_llmeval._models.arguments import ModelArgs
 from pytest_llmeval._models.checkpoints import file_hash
 from pytest_llmeval._models.checkpoints import files_of
 from pytest_llmeval._models.specs import HuggingFaceSpec
+from pytest_llmeval._models.thoughts import KNOWN_MARKS
 from pytest_llmeval._plain import version_of
 
 
@@ -74,7 +76,7 @@ def identity_of_files(spec: HuggingFaceSpec, journal: Journal, meanwhile: Callab
     names = {path: "" if path.suffix == ".gguf" else path.name for path in files}
     parts = [[names[path], _settings_of(path) or hashes[path]] for path in files if path.suffix != TEMPLATE]
     every_byte = [[names[path], hashes[path]] for path in files]
-    return Identity(_identity(parts, spec.args), _digest([every_byte, asdict(spec.args)]))
+    return Identity(_identity([parts, _thought_ends(files)], spec.args), _digest([every_byte, asdict(spec.args)]))
 
 
 def identity_of_commit(spec: HuggingFaceSpec, commit: str) -> Identity | None:
@@ -140,6 +142,13 @@ def _key_of_file(path: Path) -> bytes:
 
 def _is_settled(path: Path) -> bool:
     return time.time() - path.stat().st_ctime > SETTLED_SECONDS
+
+
+def _thought_ends(files: Iterable[Path]) -> list[str]:
+    """Return the ends of thoughts that occur in the chat templates among some files."""
+    templates = [path.read_text(encoding="utf-8", errors="replace") for path in files if path.suffix == TEMPLATE]
+    templates += [str(_read_json(path).get("chat_template")) for path in files if path.name == "tokenizer_config.json"]
+    return [marks.end for marks in KNOWN_MARKS if any(marks.end in template for template in templates)]
 
 
 def _settings_of(path: Path) -> str | None:
