@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import warnings
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -14,9 +15,11 @@ from dataclasses import dataclass
 from dataclasses import field
 from http.server import BaseHTTPRequestHandler
 from http.server import ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 
 from pytest_llmeval._models.server import ServerLM
 from pytest_llmeval._models.specs import ServerSpec
@@ -26,6 +29,7 @@ from pytest_llmeval._servers import Clock
 
 
 BLOCK = 16
+STARTER = Path(__file__).parents[1] / "benchmarks/starter"
 
 
 class Remembered:
@@ -43,6 +47,15 @@ class Remembered:
             logits: torch.Tensor = self.model(torch.tensor([key])).logits[0].float()
             self._rows[key] = logits.log_softmax(-1)
         return self._rows[key]
+
+
+def starter_model() -> tuple[Remembered, Any]:
+    """Return the good model of the starter suite and its tokenizer."""
+    good = STARTER / "models/good"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = transformers.AutoModelForCausalLM.from_pretrained(good).eval()
+    return Remembered(model), transformers.AutoTokenizer.from_pretrained(good)
 
 
 @dataclass

@@ -46,10 +46,10 @@ def check_options(config: pytest.Config) -> None:
             raise SettingError(
                 f"{origin}: {origin_of(config, 'bisect')} judges each checkpoint: they cannot be combined"
             )
-        if config.getoption("llmeval_confirm"):
+        if value_of(config, "confirm"):
             raise SettingError(
-                f"{origin}: --llmeval-confirm asks for docs again once a gate would fail, when shards have ended: they "
-                "cannot be combined"
+                f"{origin}: {origin_of(config, 'confirm')} asks for docs again once a gate would fail, when shards "
+                "have ended: they cannot be combined (-o llmeval_confirm=false)"
             )
     if value_of(config, "shard") and value_of(config, "merge"):
         raise SettingError("--llmeval-merge: joins shards that were run before: omit --llmeval-shard")

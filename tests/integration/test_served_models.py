@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import json
-import warnings
 from pathlib import Path
 from typing import Any
 
 import httpx2  # noqa: F401 - pytester forgets what a run imports, and some of it cannot be imported twice
 import pytest
-import transformers
+from modelserver import STARTER
 from modelserver import Remembered
 from modelserver import Served
 from modelserver import serving
+from modelserver import starter_model
 
 from pytest_llmeval._servers import pace
 
 
 pytest_plugins = ["pytester"]
 
-STARTER = Path(__file__).parents[2] / "benchmarks/starter"
-GOOD = STARTER / "models/good"
 KEY = "sk-4711-never-shown"
 
 
 @pytest.fixture(scope="module")
 def parts() -> tuple[Remembered, Any]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = transformers.AutoModelForCausalLM.from_pretrained(GOOD).eval()
-    return Remembered(model), transformers.AutoTokenizer.from_pretrained(GOOD)
+    return starter_model()
 
 
 @pytest.fixture
@@ -62,7 +57,7 @@ def test_a_run_equals_one_in_this_process_and_hides_the_key(
         done = pytester.runpytest(
             *common,
             f"--llmeval-model=openai:{url}#tiny",
-            f"--llmeval-model-args=tokenizer={GOOD}",
+            f"--llmeval-model-args=tokenizer={STARTER / 'models/good'}",
             "--llmeval-output=served",
             "--llmeval-update-baseline",
             "--junitxml=junit.xml",
@@ -75,7 +70,7 @@ def test_a_run_equals_one_in_this_process_and_hides_the_key(
             "*prompt_logprobs+labels for scoring*",
         ]
     )
-    compared = pytester.runpytest(*common, f"--llmeval-model={GOOD}", "--llmeval-output=local")
+    compared = pytester.runpytest(*common, f"--llmeval-model={STARTER / 'models/good'}", "--llmeval-output=local")
     assert compared.ret == 0, compared.stdout.str()
     ours, theirs = responses(pytester.path / "served"), responses(pytester.path / "local")
     assert len(ours) == 3
@@ -106,7 +101,7 @@ def test_a_server_that_is_lost_ends_the_run_with_the_reason(
             f"--rootdir={pytester.path}",
             "--llmeval-limit=2",
             f"--llmeval-model=openai:{url}#other",
-            f"--llmeval-model-args=tokenizer={GOOD}",
+            f"--llmeval-model-args=tokenizer={STARTER / 'models/good'}",
         )
     assert done.ret == 1
     done.stdout.fnmatch_lines(

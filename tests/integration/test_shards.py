@@ -199,6 +199,7 @@ def test_shards_that_do_not_belong_together_are_refused(sharded: pytest.Pytester
         (["--llmeval-merge=out/*", "--llmeval-shard=1/2", "--llmeval-output=out"], "omit --llmeval-shard"),
         (["--llmeval-merge=out/*", YES], "the shards name their models"),
         (["--llmeval-merge=out/*", "-n1"], "add -n 0"),
+        (["--llmeval-merge=out/*", "-ollmeval_confirm=true"], "ini llmeval_confirm asks for docs again"),
     ],
 )
 def test_options_that_exclude_each_other(

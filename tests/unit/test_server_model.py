@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import warnings
-from pathlib import Path
 from typing import Any
 
 import pytest
-import transformers
 from modelserver import Remembered
 from modelserver import Served
 from modelserver import opened
+from modelserver import starter_model
 
 from pytest_llmeval import _models
 from pytest_llmeval._doc import Instance
@@ -27,7 +25,6 @@ from pytest_llmeval._models import wrap_model
 from pytest_llmeval._models.server import ServerLM
 
 
-GOOD = Path(__file__).parents[2] / "benchmarks/starter/models/good"
 SHOTS = "Q: 1+1?\nA: 2\n\nQ: 2+2?\nA: 4\n\n"
 #: Six docs of four choices: three lettered, of one token each, and three with longer ones.
 LETTERS = [(f"{SHOTS}Q: {q}?\nA:", f" {letter}") for q in ("sky", "sea", "sun") for letter in "ABCD"]
@@ -38,11 +35,7 @@ FAULTS = ("drop", "limit", "garble", "error", "empty")
 
 @pytest.fixture(scope="module")
 def parts() -> tuple[Remembered, Any]:
-    """The model of the starter suite and its tokenizer."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = transformers.AutoModelForCausalLM.from_pretrained(GOOD).eval()
-    return Remembered(model), transformers.AutoTokenizer.from_pretrained(GOOD)
+    return starter_model()
 
 
 @pytest.fixture(scope="module")

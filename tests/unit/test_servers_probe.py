@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +11,13 @@ import transformers
 from modelserver import Remembered
 from modelserver import Served
 from modelserver import opened
+from modelserver import starter_model
 
 from pytest_llmeval._errors import ModelError
 from pytest_llmeval._lm import LM
 from pytest_llmeval._models import wrap_model
 
 
-GOOD = Path(__file__).parents[2] / "benchmarks/starter/models/good"
 REQUESTS = [
     ("Q: what is 2+2?\nA:", " 4"),
     ("Q: what is 2+2?\nA:", " 5"),
@@ -30,11 +28,7 @@ REQUESTS = [
 
 @pytest.fixture(scope="module")
 def parts() -> tuple[Remembered, Any]:
-    """The model of the starter suite and its tokenizer."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = transformers.AutoModelForCausalLM.from_pretrained(GOOD).eval()
-    return Remembered(model), transformers.AutoTokenizer.from_pretrained(GOOD)
+    return starter_model()
 
 
 @pytest.fixture(scope="module")
